@@ -29,7 +29,8 @@ class Error : public std::runtime_error {
   explicit Error(const Parts&... parts) : std::runtime_error(StrCat(parts...)) {}
 };
 
-// Throws Error with the joined parts unless `condition` holds. The parts are joined only on failure.
+// Throws Error with the joined parts unless `condition` holds. The parts are joined only on
+// failure.
 template <typename... Parts>
 void Check(bool condition, const Parts&... parts) {
   if (!condition) throw Error(parts...);

@@ -1,0 +1,161 @@
+"""cuda_library and cuda_test: one .cu source, two backends.
+
+On backend cuda nvcc compiles it. On backend cpu //common/simulator:cu2cpp rewrites its launches and
+shared-memory declarations, and g++ compiles the result against the simulator's headers.
+"""
+
+load("@local_cuda//:defs.bzl", "CUDA")
+load("//bazel:flags.bzl", "StringFlagInfo")
+
+# Without a GPU to ask: machine code for Ampere and Hopper, and PTX for what comes after them.
+_DEFAULT_ARCHITECTURES = "sm_80,sm_90,compute_90"
+
+def _architecture_flags(value):
+    """"sm_90,compute_90" as nvcc's -gencode options."""
+    if value == "default":
+        value = CUDA.gpu if CUDA.gpu and CUDA.gpu != "unknown" else _DEFAULT_ARCHITECTURES
+    return [
+        "-gencode=arch=compute_%s,code=%s" % (architecture.split("_")[1], architecture)
+        for architecture in value.split(",")
+    ]
+
+_MODE_FLAGS = {
+    "dbg": ["-O0", "-g", "-G"],
+    "fastbuild": ["-O1", "-lineinfo"],
+    "opt": ["-O3", "-DNDEBUG", "-lineinfo"],
+}
+
+def _nvcc_impl(ctx):
+    context = cc_common.merge_cc_infos(
+        cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
+    ).compilation_context
+    architectures = ctx.attr.architectures or _architecture_flags(ctx.attr._arch[StringFlagInfo].value)
+
+    # nvcc knows its toolkit's headers; as inputs they would cost two thousand sandbox links a file.
+    headers = [h for h in context.headers.to_list() if not h.short_path.startswith("../local_cuda/")]
+    objects = []
+    for source in ctx.files.srcs:
+        object = ctx.actions.declare_file("_nvcc/%s/%s.o" % (ctx.label.name, source.basename[:-len(".cu")]))
+        arguments = ctx.actions.args()
+        arguments.add_all(["-std=c++17", "-ccbin", CUDA.host_compiler, "-Xcompiler", "-fPIC,-Wall"])
+        arguments.add_all(architectures)
+        arguments.add_all(_MODE_FLAGS[ctx.var["COMPILATION_MODE"]])
+        arguments.add_all([".", ctx.bin_dir.path], format_each = "-I%s")
+        arguments.add_all(context.defines, format_each = "-D%s")
+        arguments.add_all(["-c", source, "-o", object])
+        ctx.actions.run(
+            executable = CUDA.root + "/bin/nvcc",
+            arguments = [arguments],
+            inputs = [source] + ctx.files.hdrs + headers,
+            outputs = [object],
+            env = {
+                "CUDA_VERSION": CUDA.version,  # so that a new toolkit means a new action
+                "PATH": CUDA.root + "/bin:/usr/local/bin:/usr/bin:/bin",
+                "TMPDIR": "/tmp",
+            },
+            mnemonic = "NvccCompile",
+            progress_message = "Compiling %s with nvcc" % source.short_path,
+        )
+        objects.append(object)
+    return [DefaultInfo(files = depset(objects))]
+
+_nvcc = rule(
+    implementation = _nvcc_impl,
+    attrs = {
+        "architectures": attr.string_list(doc = "-gencode options in place of --//:cuda_arch"),
+        "deps": attr.label_list(providers = [CcInfo]),
+        "hdrs": attr.label_list(allow_files = True),
+        "srcs": attr.label_list(allow_files = [".cu"]),
+        "_arch": attr.label(default = "//:cuda_arch"),
+    },
+)
+
+def _translated_impl(ctx):
+    outputs = []
+    for source in ctx.files.srcs:
+        output = ctx.actions.declare_file("_cpu/%s/%s.cc" % (ctx.label.name, source.basename[:-len(".cu")]))
+        ctx.actions.run(
+            executable = ctx.executable._translator,
+            arguments = [source.path, output.path],
+            inputs = [source],
+            outputs = [output],
+            mnemonic = "CuToCpp",
+            progress_message = "Translating %s for the simulator" % source.short_path,
+        )
+        outputs.append(output)
+    return [DefaultInfo(files = depset(outputs))]
+
+_translated = rule(
+    implementation = _translated_impl,
+    attrs = {
+        "srcs": attr.label_list(allow_files = [".cu"]),
+        "_translator": attr.label(
+            default = "//common/simulator:cu2cpp",
+            executable = True,
+            cfg = "exec",
+        ),
+    },
+)
+
+def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], **kwargs):
+    """A C++ library some of whose sources are .cu files.
+
+    Args:
+      name: the target.
+      srcs: .cu files (with kernels and launches) and .cc files.
+      hdrs: headers; .cuh for device functions. No launches and no __shared__ in them.
+      deps: cc_library and cuda_library targets; //common/cuda:runtime is always among them.
+      architectures: nvcc -gencode options for these sources alone, for code that needs one GPU.
+      **kwargs: for the cc_library.
+    """
+    cu = [source for source in srcs if source.endswith(".cu")]
+    cc = [source for source in srcs if not source.endswith(".cu")]
+    deps = deps + ["//common/cuda:runtime"]
+    testonly = kwargs.get("testonly", False)
+    tags = kwargs.get("tags", [])
+    _nvcc(
+        name = name + ".nvcc",
+        srcs = cu,
+        hdrs = hdrs,
+        architectures = architectures,
+        deps = deps,
+        tags = ["manual"],
+        testonly = testonly,
+        visibility = ["//visibility:private"],
+    )
+    _translated(
+        name = name + ".cpu",
+        srcs = cu,
+        tags = ["manual"],
+        testonly = testonly,
+        visibility = ["//visibility:private"],
+    )
+    native.cc_library(
+        name = name,
+        srcs = cc + select({
+            "//:cuda": [":" + name + ".nvcc"],
+            "//conditions:default": [":" + name + ".cpu"],
+        }),
+        hdrs = hdrs,
+        deps = deps,
+        linkstatic = True,
+        **kwargs
+    )
+
+def cuda_test(name, srcs, deps = [], tags = [], **kwargs):
+    """A GoogleTest whose source is a .cu file, for checks that launch kernels of their own."""
+    cuda_library(
+        name = name + ".kernels",
+        srcs = srcs,
+        deps = deps + ["@googletest//:gtest"],
+        alwayslink = True,
+        tags = ["manual"],
+        testonly = True,
+    )
+    native.cc_test(
+        name = name,
+        deps = [":" + name + ".kernels", "@googletest//:gtest_main"],
+        linkstatic = True,
+        tags = tags,
+        **kwargs
+    )

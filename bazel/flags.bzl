@@ -1,0 +1,51 @@
+"""Build settings: --//:backend, --//:cuda_arch, --//:exercise, and the rules that read them."""
+
+load("@local_cuda//:defs.bzl", "AUTO_BACKEND", "CUDA")
+load("//bazel:lessons.bzl", "LESSONS")
+
+StringFlagInfo = provider(fields = ["value"])
+
+def _string_flag_impl(ctx):
+    value = ctx.build_setting_value
+    if ctx.attr.values and value not in ctx.attr.values:
+        fail("--%s=%s: expected one of %s" % (ctx.label, value, ", ".join(ctx.attr.values)))
+    return [StringFlagInfo(value = value)]
+
+string_flag = rule(
+    implementation = _string_flag_impl,
+    build_setting = config.string(flag = True),
+    attrs = {"values": attr.string_list(doc = "what is accepted; empty: anything")},
+)
+
+def _backend_impl(ctx):
+    value = ctx.attr.flag[StringFlagInfo].value
+    if value == "auto":
+        value = AUTO_BACKEND
+    if value == "cuda" and not CUDA.found:
+        fail("backend cuda: no CUDA toolkit found at $CUDA_PATH, $CUDA_HOME, nvcc on PATH or " +
+             "/usr/local/cuda; install one, or use --config=cpu for the simulator")
+    return [config_common.FeatureFlagInfo(value = value)]
+
+backend = rule(
+    implementation = _backend_impl,
+    attrs = {"flag": attr.label(providers = [StringFlagInfo])},
+    doc = "Resolves auto. For config_setting's flag_values.",
+)
+
+def _exercise_chosen_impl(ctx):
+    chosen = [part for part in ctx.attr._flag[StringFlagInfo].value.split(",") if part]
+    for part in chosen:
+        if part != "all" and part not in LESSONS:
+            fail("--//:exercise=%s: no such lesson; expected all, or some of %s" %
+                 (part, ", ".join(LESSONS)))
+    yes = "all" in chosen or ctx.attr.lesson in chosen
+    return [config_common.FeatureFlagInfo(value = "yes" if yes else "no")]
+
+exercise_chosen = rule(
+    implementation = _exercise_chosen_impl,
+    attrs = {
+        "lesson": attr.string(mandatory = True),
+        "_flag": attr.label(default = "//:exercise"),
+    },
+    doc = "yes when --//:exercise names the lesson. For config_setting's flag_values.",
+)

@@ -1,0 +1,157 @@
+"""A lesson: its library (or the learner's), its demo, and its checks.
+
+lesson(name = "04_rmsnorm", library = "rmsnorm", exercise = "rmsnorm.cu", ...) makes
+
+  //lessons/04_rmsnorm                  the demo
+  //lessons/04_rmsnorm:rmsnorm          the library that the engine links: the solution, or, under
+                                        --//:exercise=04_rmsnorm, the file in exercise/
+  //lessons/04_rmsnorm:rmsnorm.solution
+  //lessons/04_rmsnorm:rmsnorm.exercise the learner's file
+  //lessons/04_rmsnorm:rmsnorm.starter  the solution with its exercise regions emptied
+"""
+
+load("//bazel:cuda.bzl", "cuda_library")
+load("//bazel:flags.bzl", "exercise_chosen")
+load("//bazel:lessons.bzl", "LESSONS")
+
+def lesson_visibility(lesson):
+    """Imports only go down: later lessons, final, tests and tools may use a lesson, nobody else."""
+    later = LESSONS[LESSONS.index(lesson) + 1:]
+    return ["//lessons/%s:__pkg__" % name for name in later] + [
+        "//final:__subpackages__",
+        "//lessons:__pkg__",
+        "//tests:__subpackages__",
+        "//tools:__subpackages__",
+    ]
+
+def _starter_impl(ctx):
+    source = ctx.file.src
+    output = ctx.actions.declare_file("_starter/" + source.basename)
+    ctx.actions.run(
+        executable = ctx.executable._tool,
+        arguments = ["--make", source.path, output.path],
+        inputs = [source],
+        outputs = [output],
+        mnemonic = "MakeStarter",
+        progress_message = "Emptying the exercise of %s" % source.short_path,
+    )
+    return [DefaultInfo(files = depset([output]))]
+
+_starter = rule(
+    implementation = _starter_impl,
+    attrs = {
+        "src": attr.label(allow_single_file = True),
+        "_tool": attr.label(default = "//tools/exercise:starter", executable = True, cfg = "exec"),
+    },
+)
+
+def _library(name, srcs, **kwargs):
+    if [source for source in srcs if source.endswith(".cu")]:
+        cuda_library(name = name, srcs = srcs, **kwargs)
+    else:
+        native.cc_library(name = name, srcs = srcs, linkstatic = True, **kwargs)
+
+def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], data = [], main = "main.cc"):
+    """See the top of this file.
+
+    Args:
+      name: the lesson's folder, as in LESSONS; also the demo.
+      library: the library's target.
+      hdrs: the library's headers. They are never swapped.
+      exercise: the source file that the learner writes; exercise/ holds a file of the same name.
+      srcs: the library's other sources. What does not need the exercise is better in a cc_library
+        or cuda_library of its own, among deps: it is then compiled once.
+      deps: the library's dependencies.
+      demo_deps: what main.cc needs besides.
+      data: files that the demo reads.
+      main: the demo's source.
+    """
+    visibility = lesson_visibility(name)
+    exercise_chosen(name = "exercise_chosen", lesson = name)
+    native.config_setting(
+        name = "learner",
+        flag_values = {":exercise_chosen": "yes"},
+    )
+    extension = exercise[exercise.rindex("."):]
+    _starter(name = library + ".starter_source" + extension, src = exercise, tags = ["manual"])
+    _library(
+        name = library + ".solution",
+        srcs = [exercise] + srcs,
+        hdrs = hdrs,
+        deps = deps,
+        visibility = visibility,
+    )
+    _library(
+        name = library + ".exercise",
+        srcs = ["exercise/" + exercise] + srcs,
+        hdrs = hdrs,
+        deps = deps,
+        tags = ["manual"],
+        visibility = visibility,
+    )
+    _library(
+        name = library + ".starter",
+        srcs = [":" + library + ".starter_source" + extension] + srcs,
+        hdrs = hdrs,
+        deps = deps,
+        copts = ["-w"],  # an emptied function has unused arguments
+        tags = ["manual"],
+        visibility = visibility,
+    )
+    native.alias(
+        name = library,
+        actual = select({
+            ":learner": ":" + library + ".exercise",
+            "//conditions:default": ":" + library + ".solution",
+        }),
+        visibility = visibility,
+    )
+    native.cc_binary(
+        name = name,
+        srcs = [main],
+        data = data,
+        deps = [":" + library, "//common/base"] + demo_deps,
+        visibility = ["//visibility:public"],
+    )
+
+def lesson_test(name, lesson, library, deps = [], data = [], size = "small", **kwargs):
+    """The checks of a lesson, and the proof that they fail on its starter.
+
+    Args:
+      name: "04_rmsnorm_test"; the source is name.cc.
+      lesson: "04_rmsnorm".
+      library: "rmsnorm".
+      deps: what the checks need besides.
+      data: files that they read.
+      size: as for cc_test.
+      **kwargs: for both cc_tests.
+    """
+    target = "//lessons/%s:%s" % (lesson, library)
+    common = deps + ["//common/base", "//common/testing", "@googletest//:gtest_main"]
+    native.cc_test(
+        name = name,
+        srcs = [name + ".cc"],
+        data = data,
+        deps = [target] + common,
+        size = size,
+        linkstatic = True,
+        **kwargs
+    )
+    native.cc_binary(
+        name = name + ".on_starter",
+        testonly = True,
+        srcs = [name + ".cc"],
+        deps = [target + ".starter"] + common,
+        linkstatic = True,
+        tags = ["manual"],
+    )
+    native.cc_test(
+        name = name + ".starter_fails",
+        srcs = ["//common/testing:starter_fails.cc"],
+        args = ["$(location :%s.on_starter)" % name],
+        data = [":%s.on_starter" % name] + data,
+        deps = ["//common/base"],
+        size = size,
+        linkstatic = True,
+        **kwargs
+    )

@@ -1,0 +1,41 @@
+#include "common/base/run_main.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+
+namespace tinyvllm {
+namespace {
+
+constexpr int kBadInput = 2;
+
+int Report(const char* program, const char* message) {
+  std::cout.flush();
+  const char* slash = std::strrchr(program, '/');
+  std::fprintf(stderr, "%s: %s\n", slash == nullptr ? program : slash + 1, message);
+  return kBadInput;
+}
+
+}  // namespace
+
+int RunMain(int argc, char** argv, const std::function<int(int, char**)>& body) {
+  const char* program = argc > 0 ? argv[0] : "tiny-vllm";
+  try {
+    const int status = body(argc, argv);
+    std::cout.flush();
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {
+      return Report(program, (std::string("standard output: ") + std::strerror(errno)).c_str());
+    }
+    return status;
+  } catch (const std::bad_alloc&) {
+    return Report(program, "out of host memory");
+  } catch (const std::exception& error) {
+    return Report(program, error.what());
+  }
+}
+
+}  // namespace tinyvllm

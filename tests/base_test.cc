@@ -1,0 +1,131 @@
+// Checks of common/base: errors, files, data paths, tables, main.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "common/base/command_line.h"
+#include "common/base/data_path.h"
+#include "common/base/error.h"
+#include "common/base/mapped_file.h"
+#include "common/base/progress.h"
+#include "common/base/run_main.h"
+#include "common/base/text_table.h"
+
+namespace tinyvllm {
+namespace {
+
+std::string TempFile(const std::string& name, const std::string& content) {
+  const std::string path = testing::TempDir() + name;
+  std::ofstream(path, std::ios::binary) << content;
+  return path;
+}
+
+// The message of the Error that `call` throws; a failure when it throws none.
+template <typename Call>
+std::string ErrorOf(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no Error was thrown";
+  return "";
+}
+
+TEST(Error, JoinsItsParts) {
+  EXPECT_EQ(ErrorOf([] { Check(1 > 2, "tensor ", "w", ": ", 3, " rows, expected ", 4); }),
+            "tensor w: 3 rows, expected 4");
+  EXPECT_NO_THROW(Check(true, "unused"));
+}
+
+TEST(MappedFile, ShowsTheBytes) {
+  const MappedFile file(TempFile("bytes", std::string("a\0b", 3)));
+  EXPECT_EQ(file.bytes(), std::string_view("a\0b", 3));
+}
+
+TEST(MappedFile, EmptyFileIsAnEmptyView) {
+  EXPECT_EQ(MappedFile(TempFile("empty", "")).size(), 0u);
+}
+
+TEST(MappedFile, SaysWhatCannotBeOpened) {
+  const std::string missing = testing::TempDir() + "no_such_file";
+  EXPECT_EQ(ErrorOf([&] { MappedFile file(missing); }),
+            missing + ": cannot be opened: No such file or directory");
+  EXPECT_EQ(ErrorOf([&] { MappedFile file(testing::TempDir()); }),
+            testing::TempDir() + ": is not a regular file");
+}
+
+TEST(MappedFile, MovesOwnership) {
+  MappedFile first(TempFile("moved", "xyz"));
+  const MappedFile second = std::move(first);
+  EXPECT_EQ(second.bytes(), "xyz");
+  EXPECT_EQ(first.size(), 0u);
+}
+
+TEST(ReadTextFile, RefusesWhatIsTooLarge) {
+  const std::string path = TempFile("large", "12345");
+  EXPECT_EQ(ReadTextFile(path, 5), "12345");
+  EXPECT_EQ(ErrorOf([&] { ReadTextFile(path, 4); }), path + ": holds 5 bytes, expected at most 4");
+}
+
+TEST(DataPath, FindsBelowTheGivenFolderFirst) {
+  TempFile("some_data", "here");
+  setenv("TINYVLLM_DATA_DIR", testing::TempDir().c_str(), 1);
+  EXPECT_EQ(ReadTextFile(DataPath("some_data")), "here");
+  unsetenv("TINYVLLM_DATA_DIR");
+}
+
+TEST(DataPath, ListsThePlacesTried) {
+  const std::string message = ErrorOf([] { DataPath("no/such/data"); });
+  EXPECT_NE(message.find("no/such/data: not found below any of: /"), std::string::npos) << message;
+  EXPECT_NE(message.find("TINYVLLM_DATA_DIR"), std::string::npos) << message;
+}
+
+TEST(HumanBytes, KeepsThreeDigits) {
+  EXPECT_EQ(HumanBytes(0), "0 B");
+  EXPECT_EQ(HumanBytes(999), "999 B");
+  EXPECT_EQ(HumanBytes(1000), "1.00 kB");
+  EXPECT_EQ(HumanBytes(12345678), "12.3 MB");
+  EXPECT_EQ(HumanBytes(999600), "1.00 MB");
+  EXPECT_EQ(HumanBytes(2.47e9), "2.47 GB");
+}
+
+TEST(TextTable, AlignsNumbersRightAndTextLeft) {
+  TextTable table({"name", "GB/s"});
+  table.AddRow({"é", "9"});
+  table.AddRow({"tree", "812"});
+  EXPECT_EQ(table.ToString(), "name  GB/s\n────  ────\né        9\ntree   812\n");
+  EXPECT_EQ(ErrorOf([&] { table.AddRow({"one"}); }), "table row: 1 cells, expected 2");
+}
+
+TEST(DisplayWidth, IgnoresColourCodes) { EXPECT_EQ(DisplayWidth("\x1b[1;31mred\x1b[0m"), 3u); }
+
+TEST(CommandLine, NamesTheUnknownFlag) {
+  CommandLine command_line("A program.");
+  const char* argv[] = {"program", "--no-such-flag"};
+  const std::string message = ErrorOf([&] { command_line.Parse(2, const_cast<char**>(argv)); });
+  EXPECT_NE(message.find("--no-such-flag"), std::string::npos) << message;
+  EXPECT_NE(message.find("--help"), std::string::npos) << message;
+}
+
+TEST(RunMain, ErrorsBecomeStatusTwo) {
+  char name[] = "/path/to/program";
+  char* argv[] = {name, nullptr};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(RunMain(1, argv, [](int, char**) -> int { throw Error("what went wrong"); }), 2);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "program: what went wrong\n");
+  EXPECT_EQ(RunMain(1, argv, [](int, char**) { return 1; }), 1);
+}
+
+TEST(Progress, IsSilentForShortWorkInALog) {
+  testing::internal::CaptureStderr();
+  {
+    Progress progress("working", 10);
+    for (int i = 0; i < 10; ++i) progress.Advance();
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+}  // namespace
+}  // namespace tinyvllm
