@@ -42,6 +42,8 @@ def _nvcc_impl(ctx):
         arguments.add_all(_MODE_FLAGS[ctx.var["COMPILATION_MODE"]])
         arguments.add_all([".", ctx.bin_dir.path], format_each = "-I%s")
         arguments.add_all(context.defines, format_each = "-D%s")
+        if ctx.attr.quiet:
+            arguments.add("-w")
         arguments.add_all(["-c", source, "-o", object])
         ctx.actions.run(
             executable = CUDA.root + "/bin/nvcc",
@@ -65,6 +67,7 @@ _nvcc = rule(
         "architectures": attr.string_list(doc = "-gencode options in place of --//:cuda_arch"),
         "deps": attr.label_list(providers = [CcInfo]),
         "hdrs": attr.label_list(allow_files = True),
+        "quiet": attr.bool(doc = "no warnings"),
         "srcs": attr.label_list(allow_files = [".cu"]),
         "_arch": attr.label(default = "//:cuda_arch"),
     },
@@ -97,7 +100,7 @@ _translated = rule(
     },
 )
 
-def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], **kwargs):
+def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [], **kwargs):
     """A C++ library some of whose sources are .cu files.
 
     Args:
@@ -106,6 +109,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], **kwargs)
       hdrs: headers; .cuh for device functions. No launches and no __shared__ in them.
       deps: cc_library and cuda_library targets; //common/cuda:runtime is always among them.
       architectures: nvcc -gencode options for these sources alone, for code that needs one GPU.
+      copts: for g++; -w silences nvcc as well.
       **kwargs: for the cc_library.
     """
     cu = [source for source in srcs if source.endswith(".cu")]
@@ -118,6 +122,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], **kwargs)
         srcs = cu,
         hdrs = hdrs,
         architectures = architectures,
+        quiet = "-w" in copts,
         deps = deps,
         tags = ["manual"],
         testonly = testonly,
@@ -137,6 +142,8 @@ def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], **kwargs)
             "//conditions:default": [":" + name + ".cpu"],
         }),
         hdrs = hdrs,
+        # Kernels read four floats as a float4, eight bf16 as a uint4; nvcc takes that as it is meant.
+        copts = copts + ["-fno-strict-aliasing"],
         deps = deps,
         linkstatic = True,
         **kwargs

@@ -1,0 +1,18 @@
+// The two mistakes that everybody makes in a first kernel, planted on purpose for the simulator to
+// name. They are undefined behaviour on a GPU (a hang, a wrong result, a crash, or nothing to be
+// seen), so these functions throw Error there instead of launching.
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace tinyvllm {
+
+// BlockSums, but with the barrier inside the `if`: only half of the threads reach it.
+void BlockSumsWithBarrierInIf(const float* input, float* sums, int n, cudaStream_t stream);
+
+// VectorAdd, but without `if (i < n)`: the last block reads and writes beyond the end.
+// Only AddressSanitizer (--config=asan) sees that on the simulator.
+void VectorAddWithoutGuard(const float* a, const float* b, float* output, int n,
+                           cudaStream_t stream);
+
+}  // namespace tinyvllm
