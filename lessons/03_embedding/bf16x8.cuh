@@ -44,6 +44,7 @@ struct Bf16x8 {
   }
 };
 
+// tag::load[]
 // PRECONDITION of both: the address is a multiple of 16 bytes.
 inline __device__ Bf16x8 LoadBf16x8(const bf16* from) {
   return {*reinterpret_cast<const uint4*>(from)};
@@ -51,6 +52,7 @@ inline __device__ Bf16x8 LoadBf16x8(const bf16* from) {
 inline __device__ void StoreBf16x8(bf16* to, const Bf16x8& values) {
   *reinterpret_cast<uint4*>(to) = values.bits;
 }
+// end::load[]
 
 // For launchers: whether rows of `width` bf16 that begin at each of `pointers` can be read and
 // written by eights, which needs whole eights and addresses that are multiples of 16 bytes.
