@@ -8,7 +8,8 @@ namespace tinyvllm {
 
 #ifdef TINYVLLM_SIMULATOR
 using WarpMask = unsigned long long;
-inline const int kWarpSize = warpSize;
+// Asked from the engine: warpSize might not be set yet while static objects are made.
+inline const int kWarpSize = simulator::WarpSize();
 inline const WarpMask kFullWarpMask = kWarpSize == 64 ? ~0ull : (1ull << kWarpSize) - 1;
 #else
 using WarpMask = unsigned;

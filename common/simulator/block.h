@@ -1,0 +1,175 @@
+// Runs one block of a kernel: the scheduler of its threads.
+//
+// A thread runs on a fiber until it first has to wait; a thread that never waits costs one function
+// call, for the fiber goes on with the next thread. At a barrier every thread but the last to
+// arrive waits on a fiber of its own, and the last one releases them all and runs on.
+//
+// What can go wrong is found where it happens: threads that meet at different barriers, threads
+// that have returned where the others wait, warp exchanges that can never complete. The whole block
+// is then given up, one report is printed and the launch fails with a sticky error; nothing ever
+// hangs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/simulator/fiber.h"
+#include "common/simulator/settings.h"
+#include "cuda_simulator/launch.h"
+#include "cuda_simulator/sync.h"
+
+namespace tinyvllm::simulator {
+
+constexpr int kMaxThreadsPerBlock = 1024;
+constexpr int kMaxWarpSize = 64;
+constexpr int kMaxWarps = kMaxThreadsPerBlock / 32;
+constexpr size_t kMaxStaticSharedBytes = 48 * 1024;
+
+// Whether the calling code is a thread of a kernel.
+bool InsideKernel();
+
+// One per OS thread that runs blocks.
+class BlockRunner {
+ public:
+  // That of the calling OS thread.
+  static BlockRunner& Get();
+  // The same, or null where this OS thread has run no block.
+  static BlockRunner* GetIfExists();
+
+  BlockRunner();
+  ~BlockRunner();
+
+  // Makes ready for blocks of this launch.
+  void Begin(const KernelLaunch& launch);
+
+  // Runs block `number` (x fastest) to its end. Returns cudaSuccess, or the sticky error after
+  // which the launch cannot go on; report() then says what happened.
+  cudaError_t Run(uint64_t number);
+  const std::string& report() const { return report_; }
+
+  // Called by the threads of the block, on their fibers.
+  void SyncThreads(const char* file, int line);
+  int SyncThreadsCount(bool predicate, const char* file, int line);
+  const uint64_t* Exchange(uint64_t mask, uint64_t value, const char* operation, const char* file,
+                           int line, uint64_t* lanes);
+  uint64_t ActiveLanes() const;
+  void Yield();
+  void RegisterShared(void* variable, size_t bytes, const char* name, const char* file, int line);
+  // Gives the block up; the report names the kernel, the block and the thread, then the problem.
+  [[noreturn]] void Fail(cudaError_t error, const std::string& problem);
+
+  bool inside_kernel() const { return running_ != &main_; }
+  // "kernel K (launched at FILE:LINE), block (x,y,z)"
+  std::string BlockName() const;
+  // The same with ", thread (x,y,z)".
+  std::string Where() const;
+  bool IsStackOverflow(const void* address) const { return fibers_.IsOverflow(address); }
+  const KernelLaunch& launch() const { return *launch_; }
+
+ private:
+  // What Pick returns when a thread that has not begun is to run.
+  static constexpr int kBeginThread = -1;
+
+  enum class State : uint8_t { kNotBegun, kReady, kAtBarrier, kInExchange, kReturned };
+
+  // What the engine keeps of a thread while it does not run.
+  struct Thread {
+    Fiber* fiber;
+    uint3 index;
+    const char* operation;  // where it waits
+    const char* file;
+    int line;
+  };
+
+  // The lanes of one mask that exchange values. Two buffers take turns: a lane may already give its
+  // next value while a slower one still reads the last. It cannot be two ahead, as the exchange
+  // between needs them all.
+  struct Group {
+    uint64_t mask;
+    uint64_t arrived;
+    int unread;  // lanes that may still read
+    int buffer;
+    const char* operation;
+    const char* file;
+    int line;
+    uint64_t values[2][kMaxWarpSize];
+  };
+
+  struct Warp {
+    uint64_t exists;
+    uint64_t returned;
+    int num_groups;
+    Group* last;  // most exchanges use the same mask as the one before
+    std::vector<std::unique_ptr<Group>> groups;
+  };
+
+  static void FiberMain(boost::context::detail::transfer_t from);
+  void SwitchTo(Fiber* fiber);
+  void PrepareOrder(uint64_t number);
+  int NextToBegin() { return order_[next_++]; }
+  void RunThread(int thread);
+  void ThreadReturned(int thread);
+
+  void MakeReady(int thread);
+  int Pick();
+  int PickOrFail();
+  void Resume(int picked);
+  void Wait(State state, const char* operation, const char* file, int line);
+  void GiveWay();
+
+  bool BarrierComplete() const {
+    return num_at_barrier_ == (early_exit_ ? num_alive_ : num_threads_);
+  }
+  void ReleaseBarrier();
+  Group* FindGroup(Warp& warp, uint64_t mask);
+  void ReleaseGroup(Group* group, int first_thread, int except_lane);
+  uint64_t Random();
+
+  std::string ThreadName(int thread) const;
+  std::string WaitersReport() const;
+  [[noreturn]] void FailDeadlock();
+  [[noreturn]] void GiveUp(cudaError_t error, const std::string& report);
+
+  // Of the launch.
+  const KernelLaunch* launch_ = nullptr;
+  int num_threads_ = 0;
+  bool flat_ = true;  // the block is one row of threads
+
+  // Of the block.
+  int num_alive_ = 0;
+  int next_ = 0;  // how many threads have begun
+  const uint16_t* order_ = nullptr;
+  uint32_t ready_head_ = 0, ready_tail_ = 0;
+  int num_at_barrier_ = 0;
+  const char* barrier_file_ = nullptr;
+  int barrier_line_ = 0;
+  int barrier_votes_[2] = {};
+  int barrier_buffer_ = 0;
+  size_t static_shared_bytes_ = 0;
+  uint64_t random_ = 0;
+  cudaError_t error_ = cudaSuccess;
+  std::string report_;
+
+  // Of this OS thread.
+  const bool early_exit_;
+  const ThreadOrder thread_order_;
+  const uint64_t seed_;
+  const int warp_size_;
+  const int warp_shift_;
+  const bool poison_;
+  Fiber main_;
+  Fiber* running_ = &main_;
+  FiberPool fibers_;
+  State states_[kMaxThreadsPerBlock];
+  Thread threads_[kMaxThreadsPerBlock];
+  Group* last_group_[kMaxThreadsPerBlock];
+  uint16_t ready_[kMaxThreadsPerBlock];
+  uint16_t at_barrier_[kMaxThreadsPerBlock];
+  uint16_t natural_order_[kMaxThreadsPerBlock];
+  uint16_t other_order_[kMaxThreadsPerBlock];
+  Warp warps_[kMaxWarps];
+};
+
+}  // namespace tinyvllm::simulator

@@ -1,0 +1,485 @@
+#include "common/simulator/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "common/simulator/error.h"
+#include "common/simulator/fiber.h"
+#include "common/simulator/settings.h"
+#include "common/simulator/stream.h"
+
+namespace tinyvllm::simulator {
+namespace {
+
+constexpr size_t kAlignment = 256;
+constexpr size_t kHugePageBytes = 2 << 20;
+// Allocations this large get huge pages, which spares most page faults and TLB misses.
+constexpr size_t kHugeAllocationBytes = 2 * kHugePageBytes;
+// Beyond this, poison would touch memory that the program may never use.
+constexpr size_t kPoisonAutoBytes = 64 << 20;
+
+struct Allocation {
+  size_t bytes;
+  MemoryKind kind;
+  unsigned flags;
+};
+
+struct Table {
+  std::mutex mutex;
+  std::map<uintptr_t, Allocation> allocations;  // by address
+  size_t device_bytes = 0;
+};
+
+Table& GetTable() {
+  static Table* table = new Table;  // outlives every static object that may still free memory
+  return *table;
+}
+
+bool CountsAsDevice(MemoryKind kind) {
+  return kind == MemoryKind::kDevice || kind == MemoryKind::kManaged;
+}
+
+void* AllocateBytes(size_t bytes) {
+  const bool huge = bytes >= kHugeAllocationBytes && !TINYVLLM_SIM_ASAN;
+  void* memory = nullptr;
+  if (posix_memalign(&memory, huge ? kHugePageBytes : kAlignment, bytes) != 0) return nullptr;
+  if (huge) madvise(memory, bytes, MADV_HUGEPAGE);
+  const Poison poison = GetSettings().poison;
+  if (poison == Poison::kOn || (poison == Poison::kAuto && bytes <= kPoisonAutoBytes)) {
+    std::memset(memory, 0xff, bytes);
+  }
+  return memory;
+}
+
+cudaError_t Allocate(void** pointer, size_t bytes, MemoryKind kind, unsigned flags) {
+  if (pointer == nullptr) return Report(cudaErrorInvalidValue);
+  *pointer = nullptr;
+  if (bytes == 0) return cudaSuccess;
+  Table& table = GetTable();
+  if (CountsAsDevice(kind)) {
+    std::lock_guard<std::mutex> lock(table.mutex);
+    const size_t total = GetSettings().memory_bytes;
+    if (bytes > total || table.device_bytes > total - bytes)
+      return Report(cudaErrorMemoryAllocation);
+    table.device_bytes += bytes;
+  }
+  void* memory = AllocateBytes(bytes);
+  std::lock_guard<std::mutex> lock(table.mutex);
+  if (memory == nullptr) {
+    if (CountsAsDevice(kind)) table.device_bytes -= bytes;
+    return Report(cudaErrorMemoryAllocation);
+  }
+  table.allocations[reinterpret_cast<uintptr_t>(memory)] = {bytes, kind, flags};
+  *pointer = memory;
+  return cudaSuccess;
+}
+
+// Frees an allocation of one of two kinds; false where `pointer` is none.
+bool Free(void* pointer, MemoryKind kind, MemoryKind other_kind) {
+  Table& table = GetTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  const auto found = table.allocations.find(reinterpret_cast<uintptr_t>(pointer));
+  if (found == table.allocations.end()) return false;
+  const Allocation& allocation = found->second;
+  if (allocation.kind != kind && allocation.kind != other_kind) return false;
+  if (CountsAsDevice(allocation.kind)) table.device_bytes -= allocation.bytes;
+  table.allocations.erase(found);
+  std::free(pointer);
+  return true;
+}
+
+const char* KindName(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::kPageable:
+      return "pageable host memory";
+    case MemoryKind::kPinned:
+    case MemoryKind::kRegistered:
+      return "pinned host memory";
+    case MemoryKind::kDevice:
+    case MemoryKind::kSymbol:
+      return "device memory";
+    case MemoryKind::kManaged:
+      return "managed memory";
+  }
+  return "";
+}
+
+// --- Copies.
+
+bool OnDeviceOnly(MemoryKind kind) {
+  return kind == MemoryKind::kDevice || kind == MemoryKind::kSymbol;
+}
+
+// Whether a copy's kind may name such memory as the device's side, or as the host's. Pinned and
+// managed memory can be either.
+bool FitsSide(MemoryKind kind, bool device_side) {
+  return device_side ? kind != MemoryKind::kPageable : !OnDeviceOnly(kind);
+}
+
+cudaError_t CheckSide(const char* function, const char* side, const void* pointer, size_t bytes,
+                      cudaMemcpyKind kind, bool device_side, AddressInfo* info) {
+  *info = LookUp(pointer);
+  if (kind != cudaMemcpyDefault && !FitsSide(info->kind, device_side)) {
+    return Report(cudaErrorInvalidValue, "%s: the %s %p is %s, but the copy's kind says %s",
+                  function, side, pointer, KindName(info->kind), device_side ? "device" : "host");
+  }
+  if (info->kind != MemoryKind::kPageable && bytes > info->bytes_left) {
+    return Report(cudaErrorInvalidValue,
+                  "%s: %zu bytes at the %s %p, but its allocation ends after %zu", function, bytes,
+                  side, pointer, info->bytes_left);
+  }
+  return cudaSuccess;
+}
+
+// A copy of `height` rows.
+struct Copy {
+  char* to;
+  size_t to_pitch;
+  const char* from;
+  size_t from_pitch;
+  size_t width;
+  size_t height;
+
+  void Do() const {
+    if (to_pitch == width && from_pitch == width) {
+      std::memmove(to, from, width * height);
+      return;
+    }
+    for (size_t row = 0; row < height; ++row) {
+      std::memmove(to + row * to_pitch, from + row * from_pitch, width);
+    }
+  }
+};
+
+size_t Extent(size_t pitch, size_t width, size_t height) { return (height - 1) * pitch + width; }
+
+cudaError_t CopyRows(const char* function, const Copy& copy, cudaMemcpyKind kind,
+                     cudaStream_t stream, bool wait) {
+  if (copy.width == 0 || copy.height == 0) return cudaSuccess;
+  if (copy.to == nullptr || copy.from == nullptr || kind < 0 || kind > cudaMemcpyDefault) {
+    return Report(kind < 0 || kind > cudaMemcpyDefault ? cudaErrorInvalidMemcpyDirection
+                                                       : cudaErrorInvalidValue);
+  }
+  if (copy.to_pitch < copy.width || copy.from_pitch < copy.width) {
+    return Report(cudaErrorInvalidPitchValue);
+  }
+  AddressInfo to, from;
+  const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  cudaError_t error =
+      CheckSide(function, "destination", copy.to, Extent(copy.to_pitch, copy.width, copy.height),
+                kind, to_device, &to);
+  if (error != cudaSuccess) return error;
+  error = CheckSide(function, "source", copy.from, Extent(copy.from_pitch, copy.width, copy.height),
+                    kind, from_device, &from);
+  if (error != cudaSuccess) return error;
+  if (RunsNow(stream)) {
+    copy.Do();
+    return cudaSuccess;
+  }
+  if (from.kind == MemoryKind::kPageable) {
+    // CUDA has read pageable memory by the time the call returns.
+    std::vector<char> staged(Extent(copy.from_pitch, copy.width, copy.height));
+    std::memcpy(staged.data(), copy.from, staged.size());
+    Enqueue(stream, [copy = Copy(copy), staged = std::move(staged)]() mutable {
+      copy.from = staged.data();
+      copy.Do();
+    });
+  } else {
+    Enqueue(stream, [copy] { copy.Do(); });
+  }
+  // Nor does it return before pageable memory has been written.
+  if (wait || to.kind == MemoryKind::kPageable) FinishStream(stream);
+  return Report(StickyError());
+}
+
+cudaError_t SetRows(char* to, size_t pitch, int value, size_t width, size_t height,
+                    cudaStream_t stream, const char* function) {
+  if (width == 0 || height == 0) return cudaSuccess;
+  if (pitch < width) return Report(cudaErrorInvalidPitchValue);
+  AddressInfo info;
+  const cudaError_t error = CheckSide(function, "destination", to, Extent(pitch, width, height),
+                                      cudaMemcpyHostToDevice, true, &info);
+  if (error != cudaSuccess) return error;
+  RunInOrder(stream, [=] {
+    for (size_t row = 0; row < height; ++row) std::memset(to + row * pitch, value, width);
+  });
+  return cudaSuccess;
+}
+
+}  // namespace
+
+AddressInfo LookUp(const void* address) {
+  Table& table = GetTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  const auto place = reinterpret_cast<uintptr_t>(address);
+  auto next = table.allocations.upper_bound(place);
+  if (next == table.allocations.begin()) return {};
+  const auto& [begin, allocation] = *std::prev(next);
+  if (place >= begin + allocation.bytes) return {};
+  return {allocation.kind, reinterpret_cast<char*>(begin), begin + allocation.bytes - place,
+          allocation.flags};
+}
+
+void FreeAllMemory() {
+  Table& table = GetTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  for (const auto& [begin, allocation] : table.allocations) {
+    if (allocation.kind == MemoryKind::kDevice || allocation.kind == MemoryKind::kManaged ||
+        allocation.kind == MemoryKind::kPinned) {
+      std::free(reinterpret_cast<void*>(begin));
+    }
+  }
+  table.allocations.clear();
+  table.device_bytes = 0;
+}
+
+cudaError_t SymbolAddress(void** pointer, const void* symbol, size_t bytes) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  if (pointer == nullptr) return Report(cudaErrorInvalidValue);
+  Table& table = GetTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  table.allocations[reinterpret_cast<uintptr_t>(symbol)] = {bytes, MemoryKind::kSymbol, 0};
+  *pointer = const_cast<void*>(symbol);
+  return cudaSuccess;
+}
+
+cudaError_t CopySymbol(void* to, const void* from, size_t bytes) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  if (bytes == 0) return cudaSuccess;
+  if (to == nullptr || from == nullptr) return Report(cudaErrorInvalidValue);
+  FinishStream(nullptr);
+  std::memcpy(to, from, bytes);
+  return Report(StickyError());
+}
+
+}  // namespace tinyvllm::simulator
+
+using namespace tinyvllm::simulator;
+
+// --- Allocation.
+
+cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  return Allocate(pointer, bytes, MemoryKind::kDevice, 0);
+}
+
+cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  return Allocate(pointer, bytes, MemoryKind::kDevice, 0);
+}
+
+cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned int flags) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  if (bytes == 0 || (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost)) {
+    return Report(cudaErrorInvalidValue);
+  }
+  return Allocate(pointer, bytes, MemoryKind::kManaged, flags);
+}
+
+cudaError_t cudaMallocPitch(void** pointer, size_t* pitch, size_t width, size_t height) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  if (pitch == nullptr) return Report(cudaErrorInvalidValue);
+  *pitch = (width + 511) / 512 * 512;
+  return Allocate(pointer, *pitch * height, MemoryKind::kDevice, 0);
+}
+
+cudaError_t cudaMallocHost(void** pointer, size_t bytes, unsigned int flags) {
+  return cudaHostAlloc(pointer, bytes, flags);
+}
+
+cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned int flags) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  constexpr unsigned kKnown =
+      cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
+  if (flags & ~kKnown) return Report(cudaErrorInvalidValue);
+  return Allocate(pointer, bytes, MemoryKind::kPinned, flags);
+}
+
+cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned int flags) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  const AddressInfo info = LookUp(host);
+  if (device == nullptr || flags != 0 ||
+      (info.kind != MemoryKind::kPinned && info.kind != MemoryKind::kRegistered)) {
+    return Report(cudaErrorInvalidValue);
+  }
+  *device = host;
+  return cudaSuccess;
+}
+
+extern "C" {
+
+cudaError_t cudaFree(void* pointer) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  if (pointer == nullptr) return cudaSuccess;
+  FinishDevice();
+  if (!Free(pointer, MemoryKind::kDevice, MemoryKind::kManaged)) {
+    return Report(cudaErrorInvalidValue,
+                  "cudaFree: %p is not the start of a live allocation of "
+                  "cudaMalloc",
+                  pointer);
+  }
+  return Report(StickyError());
+}
+
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  if (pointer == nullptr) return cudaSuccess;
+  if (LookUp(pointer).begin != pointer) return Report(cudaErrorInvalidValue);
+  RunInOrder(stream, [pointer] { Free(pointer, MemoryKind::kDevice, MemoryKind::kManaged); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void* pointer) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  if (pointer == nullptr) return cudaSuccess;
+  FinishDevice();
+  if (!Free(pointer, MemoryKind::kPinned, MemoryKind::kPinned)) {
+    return Report(cudaErrorInvalidValue,
+                  "cudaFreeHost: %p is not the start of a live allocation of "
+                  "cudaMallocHost or cudaHostAlloc",
+                  pointer);
+  }
+  return Report(StickyError());
+}
+
+cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned int flags) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  constexpr unsigned kKnown = cudaHostRegisterPortable | cudaHostRegisterMapped |
+                              cudaHostRegisterIoMemory | cudaHostRegisterReadOnly;
+  if (pointer == nullptr || bytes == 0 || (flags & ~kKnown)) return Report(cudaErrorInvalidValue);
+  Table& table = GetTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  const auto next = table.allocations.lower_bound(begin);
+  const bool reaches_next = next != table.allocations.end() && next->first < begin + bytes;
+  const bool within_previous = next != table.allocations.begin() &&
+                               std::prev(next)->first + std::prev(next)->second.bytes > begin;
+  if (reaches_next || within_previous) return Report(cudaErrorHostMemoryAlreadyRegistered);
+  table.allocations[begin] = {bytes, MemoryKind::kRegistered, flags};
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void* pointer) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  FinishDevice();
+  Table& table = GetTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  const auto found = table.allocations.find(reinterpret_cast<uintptr_t>(pointer));
+  if (found == table.allocations.end() || found->second.kind != MemoryKind::kRegistered) {
+    return Report(cudaErrorHostMemoryNotRegistered);
+  }
+  table.allocations.erase(found);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostGetFlags(unsigned int* flags, void* host) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  const AddressInfo info = LookUp(host);
+  if (flags == nullptr ||
+      (info.kind != MemoryKind::kPinned && info.kind != MemoryKind::kRegistered)) {
+    return Report(cudaErrorInvalidValue);
+  }
+  *flags = info.flags;
+  return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  if (attributes == nullptr) return Report(cudaErrorInvalidValue);
+  const AddressInfo info = LookUp(pointer);
+  void* address = const_cast<void*>(pointer);
+  *attributes = {cudaMemoryTypeUnregistered, -2, nullptr, address};
+  switch (info.kind) {
+    case MemoryKind::kPageable:
+      break;
+    case MemoryKind::kPinned:
+    case MemoryKind::kRegistered:
+      *attributes = {cudaMemoryTypeHost, 0, address, address};
+      break;
+    case MemoryKind::kDevice:
+    case MemoryKind::kSymbol:
+      *attributes = {cudaMemoryTypeDevice, 0, address, nullptr};
+      break;
+    case MemoryKind::kManaged:
+      *attributes = {cudaMemoryTypeManaged, 0, address, address};
+      break;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  if (free_bytes == nullptr || total_bytes == nullptr) return Report(cudaErrorInvalidValue);
+  Table& table = GetTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  *total_bytes = GetSettings().memory_bytes;
+  *free_bytes = *total_bytes - table.device_bytes;
+  return cudaSuccess;
+}
+
+// --- Copying and filling.
+
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  const Copy copy = {
+      static_cast<char*>(to), bytes, static_cast<const char*>(from), bytes, bytes, 1};
+  return CopyRows("cudaMemcpy", copy, kind, nullptr, true);
+}
+
+cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                         size_t width, size_t height, cudaMemcpyKind kind) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  const Copy copy = {
+      static_cast<char*>(to), to_pitch, static_cast<const char*>(from), from_pitch, width, height};
+  return CopyRows("cudaMemcpy2D", copy, kind, nullptr, true);
+}
+
+cudaError_t cudaMemset(void* pointer, int value, size_t bytes) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  return SetRows(static_cast<char*>(pointer), bytes, value, bytes, 1, nullptr, "cudaMemset");
+}
+
+cudaError_t cudaMemset2D(void* pointer, size_t pitch, int value, size_t width, size_t height) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  return SetRows(static_cast<char*>(pointer), pitch, value, width, height, nullptr, "cudaMemset2D");
+}
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  const Copy copy = {
+      static_cast<char*>(to), bytes, static_cast<const char*>(from), bytes, bytes, 1};
+  return CopyRows("cudaMemcpyAsync", copy, kind, stream, false);
+}
+
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind kind,
+                              cudaStream_t stream) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  const Copy copy = {
+      static_cast<char*>(to), to_pitch, static_cast<const char*>(from), from_pitch, width, height};
+  return CopyRows("cudaMemcpy2DAsync", copy, kind, stream, false);
+}
+
+cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaStream_t stream) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  return SetRows(static_cast<char*>(pointer), bytes, value, bytes, 1, stream, "cudaMemsetAsync");
+}
+
+cudaError_t cudaMemset2DAsync(void* pointer, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t stream) {
+  TINYVLLM_SIM_BEGIN_CALL();
+  return SetRows(static_cast<char*>(pointer), pitch, value, width, height, stream,
+                 "cudaMemset2DAsync");
+}
