@@ -1,0 +1,192 @@
+// Checks of lesson 04: every version against the formula in f64, over many shapes.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/cuda/buffer.h"
+#include "common/cuda/stream.h"
+#include "common/testing/random.h"
+#include "common/testing/tolerance.h"
+#include "lessons/04_rmsnorm/reference.h"
+#include "lessons/04_rmsnorm/rmsnorm.h"
+
+namespace tinyvllm {
+namespace {
+
+constexpr float kEpsilon = 1e-5f;
+
+// One rounding to bf16, and what f32 sums and rsqrtf lose before it.
+constexpr double kRelative = kBf16Rounding + 1e-5;
+
+using Launch = decltype(&RmsNorm);
+
+// All versions, and the function that the engine calls.
+class RmsNormTest : public testing::TestWithParam<int> {
+ protected:
+  Launch launch() const {
+    return GetParam() == 0 ? RmsNorm : kRmsNormVersions[GetParam() - 1].launch;
+  }
+
+  std::vector<bf16> Compute(const std::vector<bf16>& x, const std::vector<bf16>& weight,
+                            float epsilon = kEpsilon) const {
+    const Stream stream;
+    DeviceBuffer<bf16> input(x), weights(weight), output(x.size());
+    output.Fill(0xff);  // NaN, so that an element nobody wrote shows
+    launch()(input.data(), weights.data(), output.data(), x.size() / weight.size(), weight.size(),
+             epsilon, stream.get());
+    stream.Synchronize();
+    return output.ToHost();
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(, RmsNormTest, testing::Values(0, 1, 2, 3), [](const auto& version) {
+  return version.param == 0 ? std::string("Engine") : StrCat("Version", version.param);
+});
+
+struct Shape {
+  int num_tokens, hidden_size;
+};
+
+void PrintTo(const Shape& shape, std::ostream* out) {
+  *out << shape.num_tokens << " tokens of " << shape.hidden_size;
+}
+
+std::vector<Shape> Shapes() {
+  std::vector<Shape> shapes;
+  for (int hidden_size : {1, 2, 3, 8, 31, 32, 96, 100, 257, 576, 2048}) {
+    for (int num_tokens : {1, 3}) shapes.push_back({num_tokens, hidden_size});
+  }
+  for (int hidden_size : {3, 96, 256}) shapes.push_back({1025, hidden_size});
+  // Around the sizes at which version 3 takes another number of vectors a thread.
+  for (int hidden_size : {4088, 4096, 4104, 8184, 8192, 8200, 16384, 16385, 32760, 32768, 32776}) {
+    shapes.push_back({2, hidden_size});
+  }
+  shapes.push_back({1, 100000});
+  shapes.push_back({1, 131072});
+  Random random(1);
+  for (int k = 0; k < 40; ++k) {
+    shapes.push_back({random.Integer(1, 20), random.Integer(1, 1500)});
+    shapes.push_back({random.Integer(1, 20), 8 * random.Integer(1, 600)});
+  }
+  return shapes;
+}
+
+TEST_P(RmsNormTest, IsTheFormulaRoundedOnce) {
+  Random random(2);
+  for (const Shape& shape : Shapes()) {
+    // Rows of very different lengths: the norm must take out the length, whatever it is.
+    std::vector<bf16> x;
+    for (int token = 0; token < shape.num_tokens; ++token) {
+      const double length = std::exp(random.Normal() * 3);
+      for (bf16 value : random.Bf16(shape.hidden_size, length)) x.push_back(value);
+    }
+    const std::vector<bf16> weight = random.Bf16(shape.hidden_size, 2);
+    ASSERT_EQ(
+        FirstMismatch(Compute(x, weight), RmsNormReference(x, weight, kEpsilon), kRelative, 0), "")
+        << testing::PrintToString(shape);
+  }
+}
+
+// An f32 result lies so near to the exact one that the two round to the same bf16, but for a few
+// that lie next to the middle between two. A second rounding changes every third element.
+TEST_P(RmsNormTest, RoundsOnlyAtTheEnd) {
+  Random random(3);
+  const std::vector<bf16> x = random.Bf16(64 * 2048), weight = random.Bf16(2048);
+  const std::vector<double> exact = RmsNormReference(x, weight, kEpsilon);
+  const auto Differing = [&](const std::vector<bf16>& output) {
+    int count = 0;
+    for (size_t i = 0; i < output.size(); ++i) {
+      count += __bfloat162float(output[i]) !=
+               __bfloat162float(__float2bfloat16(static_cast<float>(exact[i])));
+    }
+    return count / static_cast<double>(output.size());
+  };
+  EXPECT_LT(Differing(Compute(x, weight)), 0.001);
+  EXPECT_GT(Differing(RmsNormRoundedTwice(x, weight, kEpsilon)), 0.2);
+}
+
+TEST_P(RmsNormTest, InPlaceGivesTheSameBits) {
+  Random random(4);
+  for (const Shape& shape : {Shape{5, 100}, Shape{5, 2048}, Shape{3, 8192}, Shape{2, 40000}}) {
+    const std::vector<bf16> x =
+        random.Bf16(static_cast<size_t>(shape.num_tokens) * shape.hidden_size);
+    const std::vector<bf16> weight = random.Bf16(shape.hidden_size);
+    const std::vector<bf16> apart = Compute(x, weight);
+    const Stream stream;
+    DeviceBuffer<bf16> both(x), weights(weight);
+    launch()(both.data(), weights.data(), both.data(), shape.num_tokens, shape.hidden_size,
+             kEpsilon, stream.get());
+    stream.Synchronize();
+    const std::vector<bf16> in_place = both.ToHost();
+    EXPECT_EQ(std::memcmp(in_place.data(), apart.data(), apart.size() * sizeof(bf16)), 0)
+        << testing::PrintToString(shape);
+  }
+}
+
+TEST_P(RmsNormTest, ATokenAloneHasTheSameBitsAsInABatch) {
+  Random random(5);
+  for (int hidden_size : {100, 2048}) {
+    const std::vector<bf16> x = random.Bf16(7 * hidden_size), weight = random.Bf16(hidden_size);
+    const std::vector<bf16> together = Compute(x, weight);
+    const std::vector<bf16> last(x.end() - hidden_size, x.end());
+    const std::vector<bf16> alone = Compute(last, weight);
+    EXPECT_EQ(std::memcmp(alone.data(), &together[6 * hidden_size], hidden_size * sizeof(bf16)), 0);
+  }
+}
+
+// Rows that do not begin at a multiple of 16 bytes, with whole vectors' worth of elements.
+TEST_P(RmsNormTest, TakesAnyAlignmentAndKeepsToItsRows) {
+  Random random(6);
+  const int num_tokens = 3, hidden_size = 64;
+  const size_t size = num_tokens * hidden_size;
+  const std::vector<bf16> x = random.Bf16(size + 1), weight = random.Bf16(hidden_size + 1);
+  const std::vector<double> expected =
+      RmsNormReference({x.begin() + 1, x.end()}, {weight.begin() + 1, weight.end()}, kEpsilon);
+  const Stream stream;
+  DeviceBuffer<bf16> input(x), weights(weight), output(size + 2);
+  output.Fill(0xff);
+  launch()(input.data() + 1, weights.data() + 1, output.data() + 1, num_tokens, hidden_size,
+           kEpsilon, stream.get());
+  stream.Synchronize();
+  const std::vector<bf16> written = output.ToHost();
+  EXPECT_EQ(FirstMismatch(std::vector<bf16>(written.begin() + 1, written.end() - 1), expected,
+                          kRelative, 0),
+            "");
+  for (const bf16& beyond : {written.front(), written.back()}) {
+    unsigned short bits;
+    std::memcpy(&bits, &beyond, sizeof bits);
+    EXPECT_EQ(bits, 0xffff) << "an element outside the rows was written";
+  }
+}
+
+TEST_P(RmsNormTest, EpsilonKeepsZerosAndTinyRowsFinite) {
+  for (int hidden_size : {100, 256}) {
+    std::vector<bf16> x(2 * hidden_size, __float2bfloat16(0.0f));
+    for (int i = 0; i < hidden_size; ++i) x[hidden_size + i] = __float2bfloat16(1e-3f);
+    const std::vector<bf16> weight(hidden_size, __float2bfloat16(1.0f));
+    EXPECT_EQ(
+        FirstMismatch(Compute(x, weight), RmsNormReference(x, weight, kEpsilon), kRelative, 0), "");
+    // The mean square is 1e-6 here, so that a larger epsilon must show.
+    EXPECT_EQ(
+        FirstMismatch(Compute(x, weight, 1e-2f), RmsNormReference(x, weight, 1e-2f), kRelative, 0),
+        "");
+  }
+}
+
+TEST_P(RmsNormTest, NoTokensIsNoWork) {
+  const Stream stream;
+  launch()(nullptr, nullptr, nullptr, 0, 2048, kEpsilon, stream.get());
+  stream.Synchronize();
+}
+
+TEST_P(RmsNormTest, RefusesWhatHasNoResult) {
+  EXPECT_THROW(launch()(nullptr, nullptr, nullptr, -1, 64, kEpsilon, nullptr), Error);
+  EXPECT_THROW(launch()(nullptr, nullptr, nullptr, 1, 0, kEpsilon, nullptr), Error);
+  EXPECT_THROW(launch()(nullptr, nullptr, nullptr, 1, 64, 0.0f, nullptr), Error);
+}
+
+}  // namespace
+}  // namespace tinyvllm
