@@ -91,7 +91,7 @@ TEST_P(RmsNormTest, IsTheFormulaRoundedOnce) {
 }
 
 // An f32 result lies so near to the exact one that the two round to the same bf16, but for a few
-// that lie next to the middle between two. A second rounding changes every third element.
+// that lie next to the middle between two. A second rounding changes every fourth element.
 TEST_P(RmsNormTest, RoundsOnlyAtTheEnd) {
   Random random(3);
   const std::vector<bf16> x = random.Bf16(64 * 2048), weight = random.Bf16(2048);

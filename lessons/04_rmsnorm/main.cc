@@ -82,10 +82,10 @@ void ShowTree() {
             << "; each number is divided by its root, " << Fixed(std::sqrt(mean + kEpsilon), 4)
             << ".\n\nthe kernel ";
   for (bf16 value : Compute(kRmsNormVersions[0].launch, x, weight)) {
-    std::cout << Cell(Fixed(__bfloat162float(value), 2));
+    std::cout << Cell(Fixed(__bfloat162float(value), 3));
   }
   std::cout << "\nin f64     ";
-  for (double value : RmsNormReference(x, weight, kEpsilon)) std::cout << Cell(Fixed(value, 2));
+  for (double value : RmsNormReference(x, weight, kEpsilon)) std::cout << Cell(Fixed(value, 3));
   std::cout << "\n";
 }
 

@@ -81,10 +81,12 @@ void ShowCircles(const RopeTable& table) {
     title.resize(kCircleColumns + 2, ' ');
     lines[kCircleRows] += title;
   }
-  for (const std::string& line : lines) std::cout << line << "\n";
+  for (std::string& line : lines) {
+    line.erase(line.find_last_not_of(' ') + 1);
+    std::cout << line << "\n";
+  }
   for (int pair : pairs) {
-    const std::string text = StrCat("  ", Fixed(frequencies[pair], 4), " radians a token");
-    std::cout << text << std::string(kCircleColumns + 2 - text.size(), ' ');
+    std::cout << "  " << Fixed(frequencies[pair], 4) << " radians a token     ";
   }
   std::cout << "\n\n   Fast pairs tell neighbours apart; slow ones tell near from far.\n";
 }

@@ -75,18 +75,16 @@ __global__ void RmsNormVectorKernel(const bf16* input,                // (num_to
   __shared__ float scratch[kMaxWarpsPerBlock];
   const int64_t row = static_cast<int64_t>(blockIdx.x) * hidden_size;
   Bf16x8 x[kVectors], w[kVectors];
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {  // all loads are on their way before the first is needed
+    const int i = (v * blockDim.x + threadIdx.x) * Bf16x8::kSize;
+    const bool inside = i < hidden_size;
+    x[v] = inside ? LoadBf16x8(input + row + i) : Bf16x8{};
+    w[v] = inside ? LoadBf16x8(weight + i) : Bf16x8{};
+  }
   float sum = 0;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    const int i = (v * blockDim.x + threadIdx.x) * Bf16x8::kSize;
-    if (i >= hidden_size) break;
-    x[v] = LoadBf16x8(input + row + i);
-    w[v] = LoadBf16x8(weight + i);
-  }
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    const int i = (v * blockDim.x + threadIdx.x) * Bf16x8::kSize;
-    if (i >= hidden_size) break;
     float values[Bf16x8::kSize];
     x[v].ToFloats(values);
     for (float value : values) sum += value * value;
