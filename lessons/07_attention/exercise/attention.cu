@@ -302,7 +302,7 @@ __device__ void SumValues(const AttentionShape& shape, const AttentionTensors& t
       // Your turn: The average itself. For each of the kRows rows that may see key j (j <
       // visible[r]), take its weight (row r of `weights`, rows weight_stride apart, element j) and
       // add weight * value[i] to sums[r][i] for each of the eight elements i.
-
+      
     }
   }
 }
