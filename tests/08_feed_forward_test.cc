@@ -1,0 +1,197 @@
+// Checks of lesson 08: SwiGLU and the residual, every version against f64.
+#include "lessons/08_feed_forward/feed_forward.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/cuda/buffer.h"
+#include "common/cuda/device.h"
+#include "common/testing/random.h"
+#include "common/testing/tolerance.h"
+
+namespace tinyvllm {
+namespace {
+
+// One rounding to bf16, and room for a few units of f32 where the result lies at a tie. Of a gate
+// below -88 f32 knows only that exp(-gate) is beyond its range: 88 / 2^126 is the most that is
+// lost.
+constexpr double kRelative = kBf16Rounding * 1.001;
+constexpr double kAbsolute = 88 * 0x1p-126;
+
+constexpr size_t kGuard = 64;  // elements after the output that must not be touched
+
+// `host`, from element `offset` of device memory on: an odd offset makes 16-byte accesses
+// impossible.
+DeviceBuffer<bf16> Upload(const std::vector<bf16>& host, size_t offset, size_t guard = 0) {
+  std::vector<bf16> shifted(offset + host.size() + guard);
+  std::memset(static_cast<void*>(shifted.data()), 0xff, shifted.size() * sizeof(bf16));
+  std::copy(host.begin(), host.end(), shifted.begin() + offset);
+  return DeviceBuffer<bf16>(shifted);
+}
+
+// Elements `offset` to `offset + size - 1`, after a look at the rest, which must still be poison.
+std::vector<bf16> Download(const DeviceBuffer<bf16>& device, size_t offset, size_t size) {
+  const std::vector<bf16> all = device.ToHost();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i >= offset && i < offset + size) continue;
+    uint16_t bits;
+    std::memcpy(&bits, &all[i], sizeof bits);
+    EXPECT_EQ(bits, 0xffff) << "written outside the output, at " << int64_t(i) - int64_t(offset);
+  }
+  return {all.begin() + offset, all.begin() + offset + size};
+}
+
+std::vector<bf16> ToBf16(const std::vector<float>& values) {
+  std::vector<bf16> result;
+  for (float value : values) result.push_back(__float2bfloat16(value));
+  return result;
+}
+
+// --- SwiGLU
+
+double SwiGluReference(double gate, double up) { return gate / (1 + std::exp(-gate)) * up; }
+
+class SwiGluTest : public testing::TestWithParam<SwiGluVersion> {
+ protected:
+  std::vector<bf16> RunSwiGlu(const std::vector<bf16>& gate_up, int num_tokens, int size,
+                              size_t offset = 0) {
+    const DeviceBuffer<bf16> input = Upload(gate_up, offset);
+    const size_t count = size_t(num_tokens) * size;
+    DeviceBuffer<bf16> output(offset + count + kGuard);
+    output.Fill(0xff);
+    GetParam().launch(input.data() + offset, output.data() + offset, num_tokens, size, nullptr);
+    return Download(output, offset, count);
+  }
+
+  void CheckShape(int num_tokens, int size, size_t offset = 0) {
+    SCOPED_TRACE(StrCat(num_tokens, " tokens of ", size, ", offset ", offset));
+    const std::vector<bf16> gate_up = random_.Bf16(size_t(num_tokens) * 2 * size, 3);
+    std::vector<double> expected;
+    for (int token = 0; token < num_tokens; ++token) {
+      const bf16* gate = &gate_up[size_t(token) * 2 * size];
+      for (int i = 0; i < size; ++i) {
+        expected.push_back(SwiGluReference(ToDouble(gate[i]), ToDouble(gate[size + i])));
+      }
+    }
+    EXPECT_EQ(
+        FirstMismatch(RunSwiGlu(gate_up, num_tokens, size, offset), expected, kRelative, kAbsolute),
+        "");
+  }
+
+  Random random_{8};
+};
+
+INSTANTIATE_TEST_SUITE_P(Version, SwiGluTest, testing::ValuesIn(kSwiGluVersions),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(SwiGluTest, IsRightForAnyShape) {
+  for (int num_tokens : {1, 2, 3, 17, 64}) {
+    for (int size : {1, 7, 8, 24, 768, 1000, 2731}) CheckShape(num_tokens, size);
+    CheckShape(num_tokens, random_.Integer(1, 3000));
+    CheckShape(num_tokens, 8 * random_.Integer(1, 400));
+  }
+  CheckShape(1025, 264);
+  CheckShape(2, 8192);
+  CheckShape(1, 14336);
+}
+
+TEST_P(SwiGluTest, NeedsNoAlignment) {
+  for (size_t offset : {1, 2, 4, 8}) CheckShape(3, 96, offset);
+}
+
+TEST_P(SwiGluTest, LargeGatesAreNotNan) {
+  const std::vector<float> gates = {-3.3e38f, -1e30f, -1000, -104, -89, -88.5f, -20,  -0.0f,
+                                    0,        1e-38f, 20,    88,   89,  104,    1000, 3.3e38f};
+  std::vector<float> gate_up = gates;
+  gate_up.resize(2 * gates.size(), 1.0f);
+  std::vector<double> expected;
+  for (bf16 gate : ToBf16(gates)) expected.push_back(SwiGluReference(ToDouble(gate), 1));
+  EXPECT_EQ(FirstMismatch(RunSwiGlu(ToBf16(gate_up), 1, static_cast<int>(gates.size())), expected,
+                          kRelative, kAbsolute),
+            "");
+}
+
+TEST_P(SwiGluTest, ANanStaysWhereItIs) {
+  std::vector<bf16> gate_up = random_.Bf16(3 * 2 * 16);
+  gate_up[2 * 16 + 5] = __float2bfloat16(NAN);           // token 1, gate 5
+  gate_up[2 * 2 * 16 + 16 + 9] = __float2bfloat16(NAN);  // token 2, up 9
+  const std::vector<bf16> output = RunSwiGlu(gate_up, 3, 16);
+  for (int i = 0; i < 3 * 16; ++i) {
+    EXPECT_EQ(std::isnan(ToDouble(output[i])), i == 16 + 5 || i == 2 * 16 + 9) << i;
+  }
+}
+
+TEST_P(SwiGluTest, NothingToDo) {
+  EXPECT_TRUE(RunSwiGlu({}, 0, 8).empty());
+  EXPECT_TRUE(RunSwiGlu({}, 3, 0).empty());
+  try {
+    GetParam().launch(nullptr, nullptr, -1, 8, nullptr);
+    ADD_FAILURE() << "no Error was thrown";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "SwiGLU: -1 tokens of intermediate_size 8, expected 0 or more of both");
+  }
+}
+
+// More gates than an int can count: 13 GB, so only where there is a GPU.
+TEST_P(SwiGluTest, CountsBeyond31Bits) {
+  if (IsSimulator()) GTEST_SKIP() << "needs 13 GB of device memory";
+  const int num_tokens = 65537, size = 32768;
+  DeviceBuffer<bf16> gate_up(size_t(num_tokens) * 2 * size), output(size_t(num_tokens) * size);
+  gate_up.Fill(0x40);  // 0x4040 is 3.0
+  output.Fill(0xff);
+  GetParam().launch(gate_up.data(), output.data(), num_tokens, size, nullptr);
+  std::vector<bf16> last(size);
+  CUDA_CHECK(cudaMemcpy(last.data(), output.data() + output.size() - size, size * sizeof(bf16),
+                        cudaMemcpyDeviceToHost));
+  EXPECT_EQ(FirstMismatch(last, std::vector<double>(size, SwiGluReference(3, 3)), kRelative, 0),
+            "");
+}
+
+// --- the residual
+
+class ResidualAddTest : public testing::TestWithParam<ResidualAddVersion> {
+ protected:
+  void CheckCount(size_t count, size_t offset = 0) {
+    SCOPED_TRACE(StrCat(count, " elements, offset ", offset));
+    const std::vector<bf16> before = random_.Bf16(count, 10), update = random_.Bf16(count);
+    std::vector<double> expected;
+    for (size_t i = 0; i < count; ++i)
+      expected.push_back(ToDouble(before[i]) + ToDouble(update[i]));
+    DeviceBuffer<bf16> residual = Upload(before, offset, kGuard);
+    const DeviceBuffer<bf16> device_update = Upload(update, offset);
+    GetParam().launch(residual.data() + offset, device_update.data() + offset, count, nullptr);
+    EXPECT_EQ(FirstMismatch(Download(residual, offset, count), expected, kRelative, 0), "");
+    EXPECT_EQ(
+        std::memcmp(device_update.ToHost().data() + offset, update.data(), count * sizeof(bf16)), 0)
+        << "the update was changed";
+  }
+
+  Random random_{88};
+};
+
+INSTANTIATE_TEST_SUITE_P(Version, ResidualAddTest, testing::ValuesIn(kResidualAddVersions),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(ResidualAddTest, IsRightForAnyCount) {
+  for (size_t count : {1, 7, 8, 9, 2047, 2048, 2049, 1025 * 96}) CheckCount(count);
+  for (int i = 0; i < 10; ++i) CheckCount(random_.Integer(1, 5000));
+}
+
+TEST_P(ResidualAddTest, NeedsNoAlignment) {
+  for (size_t offset : {1, 2, 4, 8}) CheckCount(999, offset);
+}
+
+TEST_P(ResidualAddTest, NothingToDo) {
+  GetParam().launch(nullptr, nullptr, 0, nullptr);
+  CUDA_CHECK(cudaDeviceSynchronize());
+  EXPECT_THROW(GetParam().launch(nullptr, nullptr, -1, nullptr), Error);
+}
+
+}  // namespace
+}  // namespace tinyvllm
