@@ -110,9 +110,8 @@ void ShowTheProduct(const std::vector<float>& product) {
 }
 
 void ShowTheTrick(const std::vector<float>& product) {
-  std::cout
-      << "2. The trick: memory has no rows. The six numbers of the input, in a line:\n\n     ";
-  for (float value : kInput) std::cout << value << " ";
+  std::cout << "2. The trick: memory has no rows. The six numbers of the input, in a line:\n\n    ";
+  for (float value : kInput) std::cout << " " << value;
   std::cout << "\n\n";
   PrintSideBySide({{"we: rows of 3", DrawRowMajor(kInput, kTokens, kIn)},
                    {"cuBLAS: columns of 3 (lda = 3)", DrawColumnMajor(kInput, kIn, kTokens, kIn)}});
@@ -123,8 +122,8 @@ void ShowTheTrick(const std::vector<float>& product) {
                    {"inputT: op N, ldb = 3", DrawColumnMajor(kInput, kIn, kTokens, kIn)},
                    {"outputT: ldc = 4", DrawColumnMajor(product, kOut, kTokens, kOut)}});
   std::cout << "\n   cublasGemmEx(T, N, m = 4, n = 2, k = 3, weight, 3, input, 3, output, 4)\n"
-               "   writes this line:     ";
-  for (float value : product) std::cout << value << " ";
+               "   writes this line:    ";
+  for (float value : product) std::cout << " " << value;
   std::cout << "\n   which is, row by row, our output (2, 4).\n\n";
 }
 

@@ -81,9 +81,9 @@ void ShowNeurons() {
   struct Neuron {
     std::vector<float> gate, up;
   };
-  const std::vector<Neuron> neurons = {{{0.5f, 1.0f, 1.5f}, {1.0f, 0.0f, -0.5f}},
+  const std::vector<Neuron> neurons = {{{0.5f, 1.0f, 1.5f}, {1.0f, 0.0f, 0.25f}},
                                        {{-1.0f, 2.0f, -1.0f}, {2.0f, 1.0f, 1.0f}},
-                                       {{0.25f, 0.5f, 0.0f}, {-1.0f, 2.0f, 1.5f}}};
+                                       {{0.25f, 0.5f, 0.25f}, {-1.0f, 2.0f, 1.5f}}};
   const auto dot = [&](const std::vector<float>& w) {
     return x[0] * w[0] + x[1] * w[1] + x[2] * w[2];
   };
