@@ -21,12 +21,13 @@ __global__ void WarpResults(const float* in, float* sums, float* maxima) {
   maxima[threadIdx.x] = WarpMax(in[threadIdx.x]);
 }
 
-// Calls follow each other with the same scratch, as in a real kernel.
+// The second call follows with the same scratch, as in a real kernel, and with other values, so
+// that a thread that is still in the first one would notice.
 __global__ void BlockResults(const float* in, float* sums, float* maxima) {
   __shared__ float scratch[kMaxWarpsPerBlock];
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   sums[i] = BlockSum(in[i], scratch);
-  maxima[i] = BlockMax(in[i], scratch);
+  maxima[i] = BlockMax(2 * in[i], scratch);
 }
 
 struct Results {
@@ -80,7 +81,7 @@ TEST(ReduceTest, EveryThreadGetsTheBlocksResult) {
       float sum = 0;
       for (auto value = begin; value != begin + threads; ++value) sum += *value;
       ASSERT_EQ(results.sums[i], sum) << "thread " << i << " in blocks of " << threads;
-      ASSERT_EQ(results.maxima[i], *std::max_element(begin, begin + threads))
+      ASSERT_EQ(results.maxima[i], 2 * *std::max_element(begin, begin + threads))
           << "thread " << i << " in blocks of " << threads;
     }
   }
