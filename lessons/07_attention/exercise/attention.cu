@@ -135,17 +135,22 @@ __global__ void NaiveWeightedSumKernel(AttentionShape shape, AttentionBatch batc
 // A block computes a tile of up to kRows rows, where a row is one query in one head. The rows of a
 // sequence and a KV head are ordered query by query, head by head of the group: row r is query
 // r / group in the group's head r % group. All rows of a tile read the same K and V, once.
+//
+// Every sum is taken in an order that depends on the index of key and element alone, never on the
+// tile: so a row comes out the same, to the bit, whatever else is computed beside it.
 constexpr int kFusedThreads = 128;
 constexpr int kMaxTileRows = 8;
+constexpr int kMaxHeadDim = 256;
 constexpr int kElements = Bf16x8::kSize;
 
-// So many lanes side by side read one key, 16 bytes each. They are a slot; key j belongs to slot
-// j % kSlots, whatever the tile: so the order of every sum over keys is a function of j alone.
-template <int kLanes>
-constexpr int kSlots = kFusedThreads / kLanes;
+// Step 1 brings keys into shared memory, a thread a key, and 64 elements of each at a time. The
+// rows there are a chunk longer than that: eight threads that read eight rows at the same place
+// then find them in different banks.
+constexpr int kSliceChunks = 8;
+constexpr int kKeyStride = kSliceChunks + 1;
 
-// Loads on their way at the same time in each thread, to hide the latency of memory.
-constexpr int kKeysInFlight = 4;
+// Step 3 reads values straight from memory, so many of them at a time to hide its latency.
+constexpr int kValuesInFlight = 4;
 
 struct Tile {
   Sequence sequence;
@@ -192,93 +197,86 @@ __device__ Row RowOfTile(const AttentionShape& shape, const Tile& tile, int r) {
           r < tile.num_rows ? tile.sequence.VisibleKeys(query) : 0};
 }
 
-// Sums each of kRows values over a slot's kLanes lanes. Adding them up one by one would take
-// log2(kLanes) shuffles a value. Instead, at each step a lane gives away half of its values and
-// keeps the other half, so that it holds the sum of row (lane * kRows / kLanes) at the end (and of
-// the rows after it, if there are more rows than lanes). The order of the additions is the same for
-// every kRows.
-template <int kRows, int kLanes>
-__device__ void SumOverLanes(float (&values)[kRows], int lane) {
-  int rows = kRows;
-#pragma unroll
-  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
-    if (rows == 1) {
-      values[0] += __shfl_xor_sync(kFullWarpMask, values[0], distance);
-      continue;
+// The tile's queries times the scale, as f32, by columns: q[d * kRows + r]. The rows that the tile
+// does not have are zeros.
+template <int kRows>
+__device__ void LoadQueries(const AttentionShape& shape, const AttentionTensors& tensors,
+                            const Row* rows, int num_rows, float* q) {
+  const int chunks = shape.head_dim / kElements;
+  for (int index = threadIdx.x; index < kRows * chunks; index += kFusedThreads) {
+    const int r = index / chunks;
+    const int d = index % chunks * kElements;
+    float query[kElements] = {};
+    if (r < num_rows) {
+      LoadBf16x8(tensors.q + rows[r].query * tensors.q_stride + rows[r].head * shape.head_dim + d)
+          .ToFloats(query);
     }
-    rows /= 2;
-    const bool keep_upper = lane & distance;
-#pragma unroll
-    for (int r = 0; r < rows; ++r) {
-      const float mine = keep_upper ? values[r + rows] : values[r];
-      const float given = keep_upper ? values[r] : values[r + rows];
-      values[r] = mine + __shfl_xor_sync(kFullWarpMask, given, distance);
-    }
+    for (int i = 0; i < kElements; ++i) q[(d + i) * kRows + r] = shape.scale * query[i];
   }
 }
 
 // Step 1: scores[r][j] = scale * q[r] . k[j], for all rows of the tile and the keys j < num_keys.
-template <int kRows, int kLanes>
+// Neighbouring threads read neighbouring chunks of a key from memory; once the keys lie in `tile`,
+// each thread takes one of them and multiplies it with all queries.
+template <int kRows>
 __device__ void ComputeScores(const AttentionShape& shape, const AttentionTensors& tensors,
-                              const Tile& tile, const Row* rows, int num_keys,
-                              float* __restrict__ scores, int score_stride) {
-  const int slot = threadIdx.x / kLanes;
-  const int lane = threadIdx.x % kLanes;
-  const int d = lane * kElements;  // this thread's eight elements of every query and key
-  const bool has_elements = d < shape.head_dim;
-
-  float q[kRows][kElements] = {};  // in registers, for all keys to come
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    if (r >= tile.num_rows || !has_elements) continue;
-    LoadBf16x8(tensors.q + rows[r].query * tensors.q_stride + rows[r].head * shape.head_dim + d)
-        .ToFloats(q[r]);
-    for (float& element : q[r]) element *= shape.scale;
-  }
-
+                              const Tile& tile, int num_keys, const float* q, Bf16x8* keys,
+                              float* scores, int score_stride) {
   const bf16* k =
-      tensors.k + tile.sequence.first_key * tensors.kv_stride + tile.kv_head * shape.head_dim + d;
-  for (int first = 0; first < num_keys; first += kKeysInFlight * kSlots<kLanes>) {
-    Bf16x8 keys[kKeysInFlight] = {};
+      tensors.k + tile.sequence.first_key * tensors.kv_stride + tile.kv_head * shape.head_dim;
+  const int num_chunks = shape.head_dim / kElements;
+  for (int first_key = 0; first_key < num_keys; first_key += kFusedThreads) {
+    const int j = first_key + threadIdx.x;
+    float dot[kRows] = {};
+    for (int first_chunk = 0; first_chunk < num_chunks; first_chunk += kSliceChunks) {
+      __syncthreads();  // the queries are there, and nobody reads the keys before these any more
 #pragma unroll
-    for (int u = 0; u < kKeysInFlight; ++u) {
-      const int j = first + u * kSlots<kLanes> + slot;
-      if (j < num_keys && has_elements) keys[u] = LoadBf16x8(k + j * tensors.kv_stride);
-    }
-#pragma unroll
-    for (int u = 0; u < kKeysInFlight; ++u) {
-      if (first + u * kSlots<kLanes> >= num_keys) break;  // for the whole block
-      float key[kElements];
-      keys[u].ToFloats(key);
-      float dot[kRows] = {};
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-        for (int i = 0; i < kElements; ++i) dot[r] += q[r][i] * key[i];
+      for (int i = 0; i < kSliceChunks; ++i) {
+        const int row = (i * kFusedThreads + threadIdx.x) / kSliceChunks;
+        const int chunk = threadIdx.x % kSliceChunks;
+        if (first_key + row < num_keys && first_chunk + chunk < num_chunks) {
+          keys[row * kKeyStride + chunk] = LoadBf16x8(k + (first_key + row) * tensors.kv_stride +
+                                                      (first_chunk + chunk) * kElements);
+        }
       }
-      SumOverLanes<kRows, kLanes>(dot, lane);
-
-      const int j = first + u * kSlots<kLanes> + slot;
-      constexpr int kRowsPerLane = kRows > kLanes ? kRows / kLanes : 1;
-      constexpr int kLanesPerRow = kLanes > kRows ? kLanes / kRows : 1;
-      if (j < num_keys && lane % kLanesPerRow == 0) {
-        const int row = lane * kRows / kLanes;
+      __syncthreads();
+      if (j >= num_keys) continue;
+      const int chunks = min(kSliceChunks, num_chunks - first_chunk);
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        float key[kElements];
+        keys[threadIdx.x * kKeyStride + chunk].ToFloats(key);
+        const float* column = q + (first_chunk + chunk) * kElements * kRows;
 #pragma unroll
-        for (int r = 0; r < kRowsPerLane; ++r) scores[(row + r) * score_stride + j] = dot[r];
+        for (int i = 0; i < kElements; ++i) {
+#pragma unroll
+          for (int r = 0; r < kRows; ++r) dot[r] += column[i * kRows + r] * key[i];
+        }
       }
     }
+    if (j >= num_keys) continue;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) scores[r * score_stride + j] = dot[r];
   }
+}
+
+// In steps 3 and 4, so many threads side by side hold one row of V or of the output, eight elements
+// each. They are a slot: slot s takes the values s, s + number of slots, ...
+__device__ int ThreadsPerSlot(int head_dim) {
+  int threads = 1;
+  while (threads * kElements < head_dim) threads *= 2;
+  return threads;
 }
 
 // Step 3: sums[r] = this slot's part of the sum over j of weights[r][j] * v[j], eight elements of
 // it a thread. A value that row r may not see is not multiplied by 0 but left out: 0 * NaN is NaN.
-template <int kRows, int kLanes>
+template <int kRows>
 __device__ void SumValues(const AttentionShape& shape, const AttentionTensors& tensors,
-                          const Tile& tile, const Row* rows, int num_keys,
-                          const float* __restrict__ weights, int weight_stride,
-                          float (&sums)[kRows][kElements]) {
-  const int slot = threadIdx.x / kLanes;
-  const int d = threadIdx.x % kLanes * kElements;
+                          const Tile& tile, const Row* rows, int num_keys, const float* weights,
+                          int weight_stride, float (&sums)[kRows][kElements]) {
+  const int threads_per_slot = ThreadsPerSlot(shape.head_dim);
+  const int num_slots = kFusedThreads / threads_per_slot;
+  const int slot = threadIdx.x / threads_per_slot;
+  const int d = threadIdx.x % threads_per_slot * kElements;
   if (d >= shape.head_dim) return;
   int visible[kRows];
 #pragma unroll
@@ -286,23 +284,22 @@ __device__ void SumValues(const AttentionShape& shape, const AttentionTensors& t
 
   const bf16* v =
       tensors.v + tile.sequence.first_key * tensors.kv_stride + tile.kv_head * shape.head_dim + d;
-  for (int first = slot; first < num_keys; first += kKeysInFlight * kSlots<kLanes>) {
-    Bf16x8 values[kKeysInFlight] = {};
+  for (int first = slot; first < num_keys; first += kValuesInFlight * num_slots) {
+    Bf16x8 values[kValuesInFlight] = {};
 #pragma unroll
-    for (int u = 0; u < kKeysInFlight; ++u) {
-      const int j = first + u * kSlots<kLanes>;
+    for (int u = 0; u < kValuesInFlight; ++u) {
+      const int j = first + u * num_slots;
       if (j < num_keys) values[u] = LoadBf16x8(v + j * tensors.kv_stride);
     }
 #pragma unroll
-    for (int u = 0; u < kKeysInFlight; ++u) {
-      const int j = first + u * kSlots<kLanes>;
+    for (int u = 0; u < kValuesInFlight; ++u) {
+      const int j = first + u * num_slots;
       if (j >= num_keys) break;
       float value[kElements];
       values[u].ToFloats(value);
-      // Your turn: The average itself. For each of the kRows rows that may see key j (j <
+      // Your turn: The average itself. For each of the kRows rows that may see value j (j <
       // visible[r]), take its weight (row r of `weights`, rows weight_stride apart, element j) and
       // add weight * value[i] to sums[r][i] for each of the eight elements i.
-      
     }
   }
 }
@@ -310,15 +307,15 @@ __device__ void SumValues(const AttentionShape& shape, const AttentionTensors& t
 // Step 4: adds the slots' parts up, in the order of the slots, divides by the sum of the weights
 // and writes the rows. `parts`: shared, 2 * kFusedThreads * kElements floats; two buffers by turns,
 // so that one barrier a row is enough.
-template <int kRows, int kLanes>
+template <int kRows>
 __device__ void WriteOutput(const AttentionShape& shape, const AttentionTensors& tensors,
                             const Row* rows, int num_rows, const float (&sums)[kRows][kElements],
                             const float* row_sums, float* parts) {
-  constexpr int kWidth = kLanes * kElements;
+  const int part_width = ThreadsPerSlot(shape.head_dim) * kElements;
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     if (r >= num_rows) break;
-    float* part = parts + r % 2 * kFusedThreads * kElements;
+    float* part = parts + r % 2 * kFusedThreads * kElements;  // (slots, part_width)
 #pragma unroll
     for (int i = 0; i < kElements; ++i) part[threadIdx.x * kElements + i] = sums[r][i];
     __syncthreads();
@@ -327,7 +324,7 @@ __device__ void WriteOutput(const AttentionShape& shape, const AttentionTensors&
         tensors.output + (rows[r].query * shape.num_heads + rows[r].head) * shape.head_dim;
     for (int d = threadIdx.x; d < shape.head_dim; d += kFusedThreads) {
       float sum = 0;
-      for (int slot = 0; slot < kSlots<kLanes>; ++slot) sum += part[slot * kWidth + d];
+      for (int i = d; i < kFusedThreads * kElements; i += part_width) sum += part[i];
       output[d] = __float2bfloat16(rows[r].visible > 0 ? sum / row_sums[r] : 0.0f);
     }
   }
@@ -335,11 +332,13 @@ __device__ void WriteOutput(const AttentionShape& shape, const AttentionTensors&
 
 // Each block takes tiles until none is left. Their scores lie in shared memory or, where even one
 // row is too long for it, in a strip of the workspace that is the block's own.
-template <int kRows, int kLanes, bool kInShared>
+template <int kRows, bool kInShared>
 __global__ void __launch_bounds__(kFusedThreads)
     FusedAttentionKernel(AttentionShape shape, AttentionBatch batch, AttentionTensors tensors,
                          int64_t num_work, int score_stride, float* workspace) {
   extern __shared__ float shared_scores[];  // (kRows, score_stride)
+  __shared__ __align__(16) float q[kMaxHeadDim * kRows];
+  __shared__ Bf16x8 keys[kFusedThreads * kKeyStride];
   __shared__ float parts[2 * kFusedThreads * kElements];
   __shared__ float row_sums[kRows];
   __shared__ Row rows[kRows];
@@ -355,7 +354,8 @@ __global__ void __launch_bounds__(kFusedThreads)
     __syncthreads();
     const int num_keys = rows[tile.num_rows - 1].visible;  // the last row sees most
 
-    ComputeScores<kRows, kLanes>(shape, tensors, tile, rows, num_keys, scores, score_stride);
+    LoadQueries<kRows>(shape, tensors, rows, tile.num_rows, q);
+    ComputeScores<kRows>(shape, tensors, tile, num_keys, q, keys, scores, score_stride);
     __syncthreads();
     for (int r = warp; r < tile.num_rows; r += kFusedThreads / kWarpSize) {
       const float sum = ExponentiateRow(scores + r * score_stride, rows[r].visible, lane);
@@ -363,8 +363,8 @@ __global__ void __launch_bounds__(kFusedThreads)
     }
     __syncthreads();
     float sums[kRows][kElements] = {};
-    SumValues<kRows, kLanes>(shape, tensors, tile, rows, num_keys, scores, score_stride, sums);
-    WriteOutput<kRows, kLanes>(shape, tensors, rows, tile.num_rows, sums, row_sums, parts);
+    SumValues<kRows>(shape, tensors, tile, rows, num_keys, scores, score_stride, sums);
+    WriteOutput<kRows>(shape, tensors, rows, tile.num_rows, sums, row_sums, parts);
     __syncthreads();  // the next tile may not overwrite what a slower thread still reads
   }
 }
@@ -435,7 +435,7 @@ void Attention1(const AttentionShape& shape, const AttentionBatch& batch,
 }
 
 bool FusedSupports(const AttentionShape& shape) {
-  return shape.head_dim % kElements == 0 && shape.head_dim <= 256;
+  return shape.head_dim % kElements == 0 && shape.head_dim <= kMaxHeadDim;
 }
 
 int DeviceAttribute(cudaDeviceAttr attribute) {
@@ -449,19 +449,16 @@ int DeviceAttribute(cudaDeviceAttr attribute) {
 size_t SharedBytesForScores() {
   static const int optin = DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
   constexpr int kStatic =
-      sizeof(float) * (kMaxTileRows + 2 * kFusedThreads * kElements) + sizeof(Row) * kMaxTileRows;
+      sizeof(float) * (kMaxHeadDim * kMaxTileRows + 2 * kFusedThreads * kElements + kMaxTileRows) +
+      sizeof(Bf16x8) * kFusedThreads * kKeyStride + sizeof(Row) * kMaxTileRows;
   return optin - kStatic - 1024;  // the driver keeps up to 1 KB a block for itself
 }
-
-// Rows of scores begin 4 banks apart, so that the eight rows that a warp writes at once, four keys
-// each, fall into different banks of shared memory.
-int ScoreStride(int max_kv_len) { return static_cast<int>(CeilDiv(max_kv_len, 32) * 32 + 4); }
 
 // The most rows, a power of two up to `wanted`, whose scores fit into shared memory; 0: none does.
 int RowsThatFit(int wanted, int max_kv_len) {
   int rows = kMaxTileRows;
   while (rows / 2 >= wanted) rows /= 2;
-  while (rows > 0 && sizeof(float) * rows * ScoreStride(max_kv_len) > SharedBytesForScores()) {
+  while (rows > 0 && sizeof(float) * rows * max_kv_len > SharedBytesForScores()) {
     rows /= 2;
   }
   return rows;
@@ -475,33 +472,26 @@ int NumStrips() {
 
 size_t FusedWorkspaceBytes(const AttentionShape&, int /*num_queries*/, int max_kv_len) {
   if (RowsThatFit(1, max_kv_len) > 0) return 0;
-  return sizeof(float) * NumStrips() * ScoreStride(max_kv_len);
+  return sizeof(float) * NumStrips() * max_kv_len;
 }
 
 using FusedKernel = void (*)(AttentionShape, AttentionBatch, AttentionTensors, int64_t, int,
                              float*);
 
-// The kernel for tiles of `rows` rows; 0: one row, with scores in the workspace.
-template <int kLanes>
+// The kernel for tiles of `rows` rows; 0: one row, with its scores in the workspace.
 FusedKernel FusedKernelOf(int rows) {
   switch (rows) {
     case 0:
-      return FusedAttentionKernel<1, kLanes, false>;
+      return FusedAttentionKernel<1, false>;
     case 1:
-      return FusedAttentionKernel<1, kLanes, true>;
+      return FusedAttentionKernel<1, true>;
     case 2:
-      return FusedAttentionKernel<2, kLanes, true>;
+      return FusedAttentionKernel<2, true>;
     case 4:
-      return FusedAttentionKernel<4, kLanes, true>;
+      return FusedAttentionKernel<4, true>;
     default:
-      return FusedAttentionKernel<8, kLanes, true>;
+      return FusedAttentionKernel<kMaxTileRows, true>;
   }
-}
-
-FusedKernel FusedKernelOf(int rows, int head_dim) {
-  if (head_dim <= 64) return FusedKernelOf<8>(rows);
-  if (head_dim <= 128) return FusedKernelOf<16>(rows);
-  return FusedKernelOf<32>(rows);
 }
 
 // The fused kernel with tiles of `wanted_rows` rows, or as many as shared memory holds.
@@ -510,25 +500,24 @@ void LaunchFused(int wanted_rows, const AttentionShape& shape, const AttentionBa
                  cudaStream_t stream) {
   if (!CheckCall(shape, batch, tensors)) return;
   Check(FusedSupports(shape), "attention: head_dim ", shape.head_dim,
-        " is not a multiple of 8 up to 256; use version 1");
+        " is not a multiple of 8 up to ", kMaxHeadDim, "; use version 1");
   Check(FitsBf16x8(shape.head_dim, tensors.q, tensors.k, tensors.v) &&
             tensors.q_stride % kElements == 0 && tensors.kv_stride % kElements == 0,
         "attention: q, k, v must begin at multiples of 16 bytes, with strides (", tensors.q_stride,
         ", ", tensors.kv_stride, ") that are multiples of 8; use version 1");
 
   const int rows = RowsThatFit(wanted_rows, batch.max_kv_len);
-  const int score_stride = ScoreStride(batch.max_kv_len);
-  const size_t shared_bytes = sizeof(float) * rows * score_stride;
+  const size_t shared_bytes = sizeof(float) * rows * batch.max_kv_len;
   const int64_t num_work = shape.num_kv_heads * NumTiles(shape, batch, std::max(1, rows));
   if (rows == 0) {
     CheckWorkspace(workspace, workspace_bytes, FusedWorkspaceBytes(shape, 0, batch.max_kv_len));
   }
-  const FusedKernel kernel = FusedKernelOf(rows, shape.head_dim);
+  const FusedKernel kernel = FusedKernelOf(rows);
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(shared_bytes)));
   const int64_t most_blocks = rows == 0 ? NumStrips() : INT32_MAX;
   kernel<<<std::min(num_work, most_blocks), kFusedThreads, shared_bytes, stream>>>(
-      shape, batch, tensors, num_work, score_stride, static_cast<float*>(workspace));
+      shape, batch, tensors, num_work, batch.max_kv_len, static_cast<float*>(workspace));
   CUDA_CHECK_LAUNCH();
 }
 
