@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -25,11 +26,17 @@ constexpr double kAbsolute = 88 * 0x1p-126;
 
 constexpr size_t kGuard = 64;  // elements after the output that must not be touched
 
+bf16 Poison() {
+  const uint16_t bits = 0xffff;
+  bf16 value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
 // `host`, from element `offset` of device memory on: an odd offset makes 16-byte accesses
 // impossible.
 DeviceBuffer<bf16> Upload(const std::vector<bf16>& host, size_t offset, size_t guard = 0) {
-  std::vector<bf16> shifted(offset + host.size() + guard);
-  std::memset(static_cast<void*>(shifted.data()), 0xff, shifted.size() * sizeof(bf16));
+  std::vector<bf16> shifted(offset + host.size() + guard, Poison());
   std::copy(host.begin(), host.end(), shifted.begin() + offset);
   return DeviceBuffer<bf16>(shifted);
 }
