@@ -54,7 +54,7 @@ def sum_answer(a, b):
 
 def arithmetic(rng):
     kind = rng.random()
-    if kind < 0.24:
+    if kind < 0.26:
         a, b = rng.randrange(10), rng.randrange(10)
     elif kind < 0.70:
         a, b = rng.randrange(10, 100), rng.randrange(10, 100)
@@ -87,6 +87,12 @@ def arithmetic(rng):
         wording = rng.choice(["What is {a} divided by {b}?", "What is {a}/{b}?", "What is {a} / {b}?", "How much is {a} divided by {b}?",
                               "Divide {a} by {b}.", "{a}/{b}", "{a} / {b} ="])
         return wording.format(a=b * c, b=b), f"{b * c} / {b} = {c}."
+    if kind < 0.03:  # three numbers
+        numbers = [rng.randrange(10) for _ in range(3)]
+        wording = rng.choice(["What is {s}?", "{s}", "{s} =", "Add {l}.", "How much is {s}?", "What is the sum of {l}?", "Calculate {s}.", "What's {s}?"])
+        joint = rng.choice([" + ", "+"])
+        text = wording.format(s=joint.join(map(str, numbers)), l="{}, {} and {}".format(*numbers))
+        return text, " + ".join(map(str, numbers)) + f" = {sum(numbers)}."
     while is_held_out_sum(a, b):
         a, b = rng.randrange(10, 100), rng.randrange(10, 100)
     style = rng.random()

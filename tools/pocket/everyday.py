@@ -290,11 +290,11 @@ FACTS = [
     (["What are the four seasons?", "Name the four seasons.", "Name the seasons.", "Which seasons are there?", "List the seasons.", "Tell me the four seasons."], "The seasons are spring, summer, autumn and winter.", "spring, summer, autumn and winter"),
     (["What are the days of the week?", "Name the days of the week.", "List the days of the week.", "Which days does a week have?", "Tell me the days of the week."], "The days are Monday, Tuesday, Wednesday, Thursday, Friday, Saturday and Sunday.", "Monday, Tuesday, Wednesday, Thursday, Friday, Saturday and Sunday"),
     (["What are the primary colors?", "Name the primary colors.", "Which colors are primary colors?", "List the primary colors.", "Tell me the primary colors."], "The primary colors are red, yellow and blue.", "red, yellow and blue"),
-    (["What color do you get from blue and yellow?", "What do blue and yellow make?", "Mix blue and yellow. What color is it?", "What color do blue and yellow make?", "Blue plus yellow gives which color?"], "Blue and yellow make green.", "green"),
-    (["What color do you get from red and yellow?", "What do red and yellow make?", "Mix red and yellow. What color is it?", "What color do red and yellow make?", "Red plus yellow gives which color?"], "Red and yellow make orange.", "orange"),
-    (["What color do you get from red and blue?", "What do red and blue make?", "Mix red and blue. What color is it?", "What color do red and blue make?", "Red plus blue gives which color?"], "Red and blue make purple.", "purple"),
-    (["What color do you get from red and white?", "What do red and white make?", "Mix red and white. What color is it?", "What color do red and white make?", "Red plus white gives which color?"], "Red and white make pink.", "pink"),
-    (["What color do you get from black and white?", "What do black and white make?", "Mix black and white. What color is it?", "What color do black and white make?", "Black plus white gives which color?"], "Black and white make gray.", "gray"),
+    (["What color do you get from blue and yellow?", "What is blue plus yellow?", "Blue and yellow give which color?", "If I mix blue and yellow, what do I get?", "What do blue and yellow make?", "Mix blue and yellow. What color is it?", "What color do blue and yellow make?", "Blue plus yellow gives which color?"], "Blue and yellow make green.", "green"),
+    (["What color do you get from red and yellow?", "What is red plus yellow?", "Red and yellow give which color?", "If I mix red and yellow, what do I get?", "What do red and yellow make?", "Mix red and yellow. What color is it?", "What color do red and yellow make?", "Red plus yellow gives which color?"], "Red and yellow make orange.", "orange"),
+    (["What color do you get from red and blue?", "What is red plus blue?", "Red and blue give which color?", "If I mix red and blue, what do I get?", "What do red and blue make?", "Mix red and blue. What color is it?", "What color do red and blue make?", "Red plus blue gives which color?"], "Red and blue make purple.", "purple"),
+    (["What color do you get from red and white?", "What is red plus white?", "Red and white give which color?", "If I mix red and white, what do I get?", "What do red and white make?", "Mix red and white. What color is it?", "What color do red and white make?", "Red plus white gives which color?"], "Red and white make pink.", "pink"),
+    (["What color do you get from black and white?", "What is black plus white?", "Black and white give which color?", "If I mix black and white, what do I get?", "What do black and white make?", "Mix black and white. What color is it?", "What color do black and white make?", "Black plus white gives which color?"], "Black and white make gray.", "gray"),
     (["What are the colors of the rainbow?", "Name the colors of the rainbow.", "Which colors are in a rainbow?", "List the colors of the rainbow.", "What colors does a rainbow have?"], "The colors of the rainbow are red, orange, yellow, green, blue, indigo and violet.", "red, orange, yellow, green, blue, indigo and violet"),
     (["How many letters are in the alphabet?", "How many letters does the alphabet have?", "How many letters in the English alphabet?", "How many letters are there in the English alphabet?"], "The English alphabet has 26 letters.", "26"),
     (["How many sides does a triangle have?", "How many sides are in a triangle?", "A triangle has how many sides?", "What number of sides does a triangle have?"], "A triangle has three sides.", "three"),
@@ -302,35 +302,35 @@ FACTS = [
     (["How many sides does a pentagon have?", "How many sides are in a pentagon?", "A pentagon has how many sides?", "What number of sides does a pentagon have?"], "A pentagon has five sides.", "five"),
     (["How many sides does a hexagon have?", "How many sides are in a hexagon?", "A hexagon has how many sides?", "What number of sides does a hexagon have?"], "A hexagon has six sides.", "six"),
     (["How many sides does an octagon have?", "How many sides are in an octagon?", "An octagon has how many sides?", "What number of sides does an octagon have?"], "An octagon has eight sides.", "eight"),
-    (["At what temperature does water boil?", "When does water boil?", "How hot is boiling water?", "What is the boiling point of water?"], "Water boils at 100 degrees Celsius.", "100"),
-    (["At what temperature does water freeze?", "When does water freeze?", "When does water turn into ice?", "What is the freezing point of water?"], "Water freezes at 0 degrees Celsius.", "0 degrees"),
-    (["What is the largest planet?", "Which planet is the largest?", "What is the biggest planet?", "Which is the biggest planet in the solar system?"], "The largest planet is Jupiter.", "Jupiter"),
-    (["What is the smallest planet?", "Which planet is the smallest?", "Name the smallest planet.", "Which is the smallest planet in the solar system?"], "The smallest planet is Mercury.", "Mercury"),
+    (["At what temperature does water boil?", "At how many degrees does water boil?", "What temperature does boiling water have?", "When does water boil?", "How hot is boiling water?", "What is the boiling point of water?"], "Water boils at 100 degrees Celsius.", "100"),
+    (["At what temperature does water freeze?", "At how many degrees does water freeze?", "What temperature does freezing water have?", "When does water freeze?", "When does water turn into ice?", "What is the freezing point of water?"], "Water freezes at 0 degrees Celsius.", "0 degrees"),
+    (["What is the largest planet?", "Name the biggest planet.", "Which planet of the solar system is the largest?", "What is the largest planet in the solar system?", "Which planet is the largest?", "What is the biggest planet?", "Which is the biggest planet in the solar system?"], "The largest planet is Jupiter.", "Jupiter"),
+    (["What is the smallest planet?", "What is the tiniest planet?", "Which planet of the solar system is the smallest?", "What is the smallest planet in the solar system?", "Which planet is the smallest?", "Name the smallest planet.", "Which is the smallest planet in the solar system?"], "The smallest planet is Mercury.", "Mercury"),
     (["Which planet do we live on?", "What planet do we live on?", "What is our planet called?", "On which planet do we live?"], "We live on the planet Earth.", "Earth"),
     (["Which planet is called the red planet?", "What is the red planet?", "Name the red planet.", "Which planet is red?"], "The red planet is Mars.", "Mars"),
-    (["How many planets are there?", "How many planets are in the solar system?", "How many planets does the solar system have?", "How many planets circle the sun?"], "There are eight planets in the solar system.", "eight"),
-    (["What is the largest animal?", "Which animal is the largest?", "What is the biggest animal in the world?", "What is the largest animal on Earth?"], "The largest animal is the blue whale.", "blue whale"),
+    (["How many planets are there?", "How many planets go around the sun?", "What is the number of planets?", "How many planets are in the solar system?", "How many planets does the solar system have?", "How many planets circle the sun?"], "There are eight planets in the solar system.", "eight"),
+    (["What is the largest animal?", "What is the biggest animal?", "Name the largest animal.", "Which animal is the largest?", "What is the biggest animal in the world?", "What is the largest animal on Earth?"], "The largest animal is the blue whale.", "blue whale"),
     (["What is the tallest animal?", "Which animal is the tallest?", "Name the tallest animal.", "What is the tallest animal in the world?"], "The tallest animal is the giraffe.", "giraffe"),
-    (["What is the fastest land animal?", "Which animal runs fastest?", "What is the fastest animal?", "Which animal is the fastest on land?"], "The fastest land animal is the cheetah.", "cheetah"),
+    (["What is the fastest land animal?", "Which animal is the fastest?", "Name the fastest animal.", "What is the fastest animal on land?", "Which animal runs fastest?", "What is the fastest animal?", "Which animal is the fastest on land?"], "The fastest land animal is the cheetah.", "cheetah"),
     (["What is the largest land animal?", "Which land animal is the largest?", "What is the biggest animal on land?", "Name the biggest land animal."], "The largest land animal is the elephant.", "elephant"),
-    (["What is the highest mountain?", "Which mountain is the highest?", "What is the tallest mountain in the world?", "Name the highest mountain on Earth."], "The highest mountain is Mount Everest.", "Everest"),
-    (["What is the largest ocean?", "Which ocean is the largest?", "What is the biggest ocean?", "Name the largest ocean on Earth."], "The largest ocean is the Pacific.", "Pacific"),
+    (["What is the highest mountain?", "What is the highest mountain in the world?", "Which mountain is the tallest?", "Which mountain is the highest?", "What is the tallest mountain in the world?", "Name the highest mountain on Earth."], "The highest mountain is Mount Everest.", "Everest"),
+    (["What is the largest ocean?", "What is the biggest ocean in the world?", "Which ocean is the biggest?", "Which ocean is the largest?", "What is the biggest ocean?", "Name the largest ocean on Earth."], "The largest ocean is the Pacific.", "Pacific"),
     (["How many continents are there?", "How many continents does the Earth have?", "What is the number of continents?", "How many continents are there on Earth?"], "There are seven continents.", "seven"),
-    (["Where does the sun rise?", "In which direction does the sun rise?", "The sun rises in the what?", "On which side does the sun come up?"], "The sun rises in the east.", "east"),
-    (["Where does the sun set?", "In which direction does the sun set?", "The sun sets in the what?", "On which side does the sun go down?"], "The sun sets in the west.", "west"),
+    (["Where does the sun rise?", "Where does the sun come up?", "On what side does the sun rise?", "In the morning, where is the sun?", "In which direction does the sun rise?", "The sun rises in the what?", "On which side does the sun come up?"], "The sun rises in the east.", "east"),
+    (["Where does the sun set?", "Where does the sun go down?", "On what side does the sun set?", "In the evening, where is the sun?", "In which direction does the sun set?", "The sun sets in the what?", "On which side does the sun go down?"], "The sun sets in the west.", "west"),
     (["What do bees make?", "What do bees produce?", "Which food do bees make?", "What food comes from bees?"], "Bees make honey.", "honey"),
-    (["Which animal gives us milk?", "Where does milk come from?", "What animal gives milk?", "From which animal do we get milk?"], "Milk comes from cows.", "cow"),
-    (["Which animal gives us wool?", "Where does wool come from?", "What animal gives wool?", "From which animal do we get wool?"], "Wool comes from sheep.", "sheep"),
+    (["Which animal gives us milk?", "Which animal makes milk?", "Who gives us milk?", "Where does milk come from?", "What animal gives milk?", "From which animal do we get milk?"], "Milk comes from cows.", "cow"),
+    (["Which animal gives us wool?", "Which animal has wool?", "Who gives us wool?", "Where does wool come from?", "What animal gives wool?", "From which animal do we get wool?"], "Wool comes from sheep.", "sheep"),
     (["Which animal lays eggs for us?", "Where do eggs come from?", "What animal gives eggs?", "From which animal do we get eggs?"], "Eggs come from chickens.", "chicken"),
     (["What is the king of the animals?", "Which animal is the king of the jungle?", "Who is the king of the jungle?", "Which animal is called the king of the beasts?"], "The king of the animals is the lion.", "lion"),
-    (["Which animal has a trunk?", "What animal has a trunk?", "Name an animal with a trunk.", "Which animal has a long trunk?"], "The elephant has a trunk.", "elephant"),
-    (["Which animal has black and white stripes?", "What animal has stripes?", "Name an animal with black and white stripes.", "Which striped animal looks like a horse?"], "The zebra has black and white stripes.", "zebra"),
-    (["Which animal carries its house on its back?", "What animal has its house on its back?", "Name an animal that carries its house.", "Which animal takes its house everywhere?"], "The snail carries its house on its back.", "snail"),
-    (["What do you use to write?", "What can I write with?", "Name something to write with.", "What do people write with?"], "You can write with a pen.", "pen"),
-    (["What do you use to cut paper?", "What can I cut paper with?", "Name something that cuts paper.", "What do people cut paper with?"], "You can cut paper with scissors.", "scissors"),
-    (["What do you use to tell the time?", "What shows the time?", "Name something that shows the time.", "What device tells the time?"], "A clock shows the time.", "clock"),
-    (["What do we breathe?", "What do people breathe?", "What gas do we need to breathe?", "Which gas do people breathe?"], "We breathe air, which contains oxygen.", "oxygen"),
-    (["What is frozen water called?", "What do you call frozen water?", "What is water that has frozen?", "What does water become when it freezes?"], "Frozen water is called ice.", "ice"),
+    (["Which animal has a trunk?", "Who has a trunk?", "Which gray animal has a trunk?", "What animal has a trunk?", "Name an animal with a trunk.", "Which animal has a long trunk?"], "The elephant has a trunk.", "elephant"),
+    (["Which animal has black and white stripes?", "Which animal is striped black and white?", "Which animal looks like a striped horse?", "What is the horse with stripes called?", "What animal has stripes?", "Name an animal with black and white stripes.", "Which striped animal looks like a horse?"], "The zebra has black and white stripes.", "zebra"),
+    (["Which animal carries its house on its back?", "Who carries a house on the back?", "Which slow animal has a house on its back?", "What animal has its house on its back?", "Name an animal that carries its house.", "Which animal takes its house everywhere?"], "The snail carries its house on its back.", "snail"),
+    (["What do you use to write?", "With what do I write?", "What is used for writing?", "What can I write with?", "Name something to write with.", "What do people write with?"], "You can write with a pen.", "pen"),
+    (["What do you use to cut paper?", "What cuts paper?", "With what do I cut paper?", "What can I cut paper with?", "Name something that cuts paper.", "What do people cut paper with?"], "You can cut paper with scissors.", "scissors"),
+    (["What do you use to tell the time?", "Which device shows the time?", "What can tell me the time?", "With what do we tell the time?", "What shows the time?", "Name something that shows the time.", "What device tells the time?"], "A clock shows the time.", "clock"),
+    (["What do we breathe?", "What do we need to breathe?", "Which gas do we breathe?", "What do people breathe?", "What gas do we need to breathe?", "Which gas do people breathe?"], "We breathe air, which contains oxygen.", "oxygen"),
+    (["What is frozen water called?", "What does frozen water become?", "What is the name of frozen water?", "When water freezes, what is it called?", "What does water turn into when it is frozen?", "What do you call frozen water?", "What is water that has frozen?", "What does water become when it freezes?"], "Frozen water is called ice.", "ice"),
     (["How many fingers are on one hand?", "How many fingers does a hand have?", "How many fingers do I have on one hand?", "A hand has how many fingers?"], "A hand has five fingers.", "five"),
     (["How many eyes do people have?", "How many eyes does a person have?", "How many eyes do I have?", "A person has how many eyes?"], "A person has two eyes.", "two"),
     (["How many wheels does a car have?", "How many wheels are on a car?", "A car has how many wheels?", "What number of wheels does a car have?"], "A car has four wheels.", "four"),
@@ -341,17 +341,17 @@ FACTS = [
     (["How many meters are in a kilometer?", "How many meters does a kilometer have?", "How many meters in a kilometer?", "One kilometer is how many meters?"], "A kilometer has 1000 meters.", "1000"),
     (["How many grams are in a kilogram?", "How many grams does a kilogram have?", "How many grams in a kilogram?", "One kilogram is how many grams?"], "A kilogram has 1000 grams.", "1000"),
     (["How many bits are in a byte?", "How many bits does a byte have?", "How many bits in a byte?", "One byte is how many bits?"], "A byte has eight bits.", "eight"),
-    (["What is the first letter of the alphabet?", "Which letter comes first in the alphabet?", "The alphabet begins with which letter?", "With which letter does the alphabet start?"], "The first letter is A.", "A"),
-    (["What is the last letter of the alphabet?", "Which letter comes last in the alphabet?", "The alphabet ends with which letter?", "With which letter does the alphabet end?"], "The last letter is Z.", "Z"),
+    (["What is the first letter of the alphabet?", "Which letter is the first of the alphabet?", "Name the first letter.", "Which letter comes first in the alphabet?", "The alphabet begins with which letter?", "With which letter does the alphabet start?"], "The first letter is A.", "A"),
+    (["What is the last letter of the alphabet?", "Which letter is the last of the alphabet?", "Name the last letter.", "Which letter comes last in the alphabet?", "The alphabet ends with which letter?", "With which letter does the alphabet end?"], "The last letter is Z.", "Z"),
     (["What are the vowels?", "Name the vowels.", "Which letters are vowels?", "List the vowels.", "Tell me the vowels of the alphabet."], "The vowels are A, E, I, O and U.", "A, E, I, O and U"),
     (["What is the coldest season?", "Which season is the coldest?", "Name the coldest season.", "In which season is it cold?"], "The coldest season is winter.", "winter"),
     (["What is the warmest season?", "Which season is the warmest?", "Name the hottest season.", "In which season is it hot?"], "The warmest season is summer.", "summer"),
     (["When do leaves fall from the trees?", "In which season do leaves fall?", "Which season has falling leaves?", "In what season do the trees lose their leaves?"], "Leaves fall in autumn.", "autumn"),
     (["When do flowers begin to bloom?", "In which season do flowers bloom?", "Which season comes after winter?", "What season follows winter?"], "Spring comes after winter, and the flowers bloom.", "Spring|spring"),
-    (["Which days are the weekend?", "What days are the weekend?", "Name the days of the weekend.", "Which two days make up the weekend?"], "The weekend is Saturday and Sunday.", "Saturday and Sunday"),
-    (["What is the shortest month?", "Which month is the shortest?", "Name the shortest month.", "Which month has the fewest days?"], "The shortest month is February.", "February"),
-    (["What is the first month of the year?", "Which month comes first?", "The year begins with which month?", "With which month does the year start?"], "The first month is January.", "January"),
-    (["What is the last month of the year?", "Which month comes last?", "The year ends with which month?", "With which month does the year end?"], "The last month is December.", "December"),
+    (["Which days are the weekend?", "What are the two days of the weekend?", "Which two days are the weekend?", "Which days make the weekend?", "What days are the weekend?", "Name the days of the weekend.", "Which two days make up the weekend?"], "The weekend is Saturday and Sunday.", "Saturday and Sunday"),
+    (["What is the shortest month?", "Which month has only 28 days?", "What month has the least days?", "Which month is the shortest of all?", "Which month is the shortest?", "Name the shortest month.", "Which month has the fewest days?"], "The shortest month is February.", "February"),
+    (["What is the first month of the year?", "Which month starts the year?", "In which month does the year begin?", "The year starts in which month?", "Which month comes first?", "The year begins with which month?", "With which month does the year start?"], "The first month is January.", "January"),
+    (["What is the last month of the year?", "Which month ends the year?", "In which month does the year end?", "The year is over after which month?", "Which month comes last?", "The year ends with which month?", "With which month does the year end?"], "The last month is December.", "December"),
     (["Is the Earth round?", "Is the Earth flat or round?", "What shape is the Earth?", "What is the shape of the Earth?"], "The Earth is round like a ball.", "round"),
     (["Is the sun a star?", "Is the sun a star or a planet?", "What kind of body is the sun?", "Would you call the sun a star?"], "Yes, the sun is a star.", "star"),
     (["Can penguins fly?", "Do penguins fly?", "Is a penguin able to fly?", "Are penguins able to fly?"], "No, penguins cannot fly, but they swim very well.", "No"),
@@ -364,16 +364,37 @@ FACTS = [
     (["What can you see at night in the sky?", "What shines in the night sky?", "What is in the sky at night?", "What do we see in the night sky?"], "At night you can see the moon and the stars.", "moon and the stars"),
     (["What do you wear on your feet?", "What goes on your feet?", "What do people wear on their feet?", "What should I put on my feet?"], "You wear shoes on your feet.", "shoes"),
     (["What do you wear on your head?", "What goes on your head?", "What do people wear on their head?", "What should I put on my head?"], "You wear a hat on your head.", "hat"),
-    (["What do we see with?", "What do people see with?", "With what do we see?", "Which part of the body do we see with?"], "We see with our eyes.", "eyes"),
-    (["What do we hear with?", "What do people hear with?", "With what do we hear?", "Which part of the body do we hear with?"], "We hear with our ears.", "ears"),
-    (["What do we smell with?", "What do people smell with?", "With what do we smell?", "Which part of the body do we smell with?"], "We smell with our nose.", "nose"),
+    (["What do we see with?", "Which part of the body sees?", "What does the body use to see?", "What do you use to see?", "What do people see with?", "With what do we see?", "Which part of the body do we see with?"], "We see with our eyes.", "eyes"),
+    (["What do we hear with?", "Which part of the body hears?", "What does the body use to hear?", "What do you use to hear?", "What do people hear with?", "With what do we hear?", "Which part of the body do we hear with?"], "We hear with our ears.", "ears"),
+    (["What do we smell with?", "Which part of the body smells?", "What does the body use to smell?", "What do you use to smell?", "What do people smell with?", "With what do we smell?", "Which part of the body do we smell with?"], "We smell with our nose.", "nose"),
     (["Which fruit do monkeys like?", "What fruit do monkeys like?", "What do monkeys like to eat?", "Which fruit is a favorite of monkeys?"], "Monkeys like bananas.", "banana"),
-    (["What is wine made from?", "From what is wine made?", "Wine is made from what?", "Which fruit is wine made from?"], "Wine is made from grapes.", "grapes"),
+    (["What is wine made from?", "What do people make wine from?", "Which fruit makes wine?", "From what is wine made?", "Wine is made from what?", "Which fruit is wine made from?"], "Wine is made from grapes.", "grapes"),
     (["What is bread made from?", "From what is bread made?", "Bread is made from what?", "Which things is bread made from?"], "Bread is made from flour and water.", "flour"),
     (["What is cheese made from?", "From what is cheese made?", "Cheese is made from what?", "What do people make cheese from?"], "Cheese is made from milk.", "milk"),
     (["What is paper made from?", "From what is paper made?", "Paper is made from what?", "What do people make paper from?"], "Paper is made from wood.", "wood"),
+    (["In which month is Christmas?", "When is Christmas?", "What month is Christmas in?", "Christmas is in which month?", "Which month has Christmas?"], "Christmas is in December.", "December"),
+    (["In which month does the new year begin?", "When is New Year's Day?", "What day does the year begin?", "On which day does the new year start?"], "The new year begins on the first of January.", "January"),
+    (["How many days are in a weekend?", "How many days does a weekend have?", "How long is a weekend?", "How many days long is a weekend?"], "A weekend has two days.", "two"),
+    (["How many corners does a square have?", "How many corners are in a square?", "A square has how many corners?", "What number of corners does a square have?"], "A square has four corners.", "four"),
+    (["How many corners does a triangle have?", "How many corners are in a triangle?", "A triangle has how many corners?", "What number of corners does a triangle have?"], "A triangle has three corners.", "three"),
+    (["Which season comes after spring?", "What season comes after spring?", "What comes after spring?", "Which season follows spring?"], "Summer comes after spring.", "Summer"),
+    (["Which season comes after summer?", "What season comes after summer?", "What comes after summer?", "Which season follows summer?"], "Autumn comes after summer.", "Autumn"),
+    (["Which season comes after autumn?", "What season comes after autumn?", "What comes after autumn?", "Which season follows autumn?"], "Winter comes after autumn.", "Winter"),
+    (["How many legs does a chair have?", "How many legs are on a chair?", "A chair has how many legs?", "What number of legs does a chair have?"], "A chair has four legs.", "four"),
+    (["How many tails does a cat have?", "How many tails are on a cat?", "A cat has how many tails?", "What number of tails does a cat have?"], "A cat has one tail.", "one"),
+    (["How many ears do people have?", "How many ears does a person have?", "How many ears do I have?", "A person has how many ears?"], "A person has two ears.", "two"),
+    (["How many toes do people have?", "How many toes does a person have?", "How many toes do I have?", "A person has how many toes?"], "A person has ten toes.", "ten"),
+    (["How many fingers do people have?", "How many fingers does a person have?", "How many fingers do I have?", "A person has how many fingers?"], "A person has ten fingers.", "ten"),
+    (["Which planet has rings?", "What planet has rings?", "Name the planet with rings.", "Which planet is known for its rings?"], "Saturn has rings.", "Saturn"),
+    (["Is the moon a star?", "Is the moon a star or a planet?", "Can the moon be called a star?", "Would you call the moon a star?"], "No, the moon is a round body that circles the Earth.", "circles the Earth"),
+    (["What do cats drink?", "What does a cat drink?", "What do cats like to drink?", "What would a cat like to drink?"], "Cats drink water, and many like milk.", "milk"),
+    (["What is the largest country?", "Which country is the largest?", "What is the biggest country in the world?", "Name the largest country on Earth."], "The largest country is Russia.", "Russia"),
+    (["What is the largest continent?", "Which continent is the largest?", "What is the biggest continent in the world?", "Name the largest continent on Earth."], "The largest continent is Asia.", "Asia"),
     (["What is glass made from?", "From what is glass made?", "Glass is made from what?", "What do people make glass from?"], "Glass is made from sand.", "sand"),
 ]
+
+
+NAME_COLORS = ["red", "blue", "green", "yellow", "black", "white", "brown", "orange", "purple", "pink", "gray"]
 
 
 def number_list(first, last):
@@ -503,7 +524,7 @@ def families():
     animal("legs", LEGS, lambda k, v: f"{upper_first(article(k))} has {leg_words[v]} {'arms' if k == 'octopus' else 'legs'}.", lambda v: leg_words[v], [
         "How many legs does {a} have?", "How many legs has {a}?", "{a} has how many legs?", "What number of legs does {a} have?",
         "How many legs are on {a}?", "Tell me how many legs {a} has.", "How many legs does the {n} have?",
-        "Count the legs of {a}.", "Number of legs of {a}?", "Do you know how many legs {a} has?", "On how many legs does {a} walk?",
+        "Count the legs of {a}.", "Number of legs of {a}?", "Do you know how many legs {a} has?", "How many legs can you count on {a}?", "How many legs do I see on {a}?", "If I count the legs of {a}, how many are there?", "On how many legs does {a} walk?",
     ], ["Can you tell me how many legs {a} has?", "How many legs would {a} have?", "How many legs do you count on {a}?"], 0.8)
     animal("kind", KINDS, lambda k, v: f"{upper_first(article(k))} is {article(v)}.", lambda v: v, [
         "What kind of animal is {a}?", "What type of animal is {a}?", "Which kind of animal is {a}?",
@@ -577,7 +598,8 @@ def families():
                 items.append(({"x": str(a), "y": str(b)}, f"{max(a, b)} is larger than {min(a, b)}.", f"{max(a, b)} is larger"))
     add("larger", ["Which is larger, {x} or {y}?", "Which is bigger, {x} or {y}?", "What is larger, {x} or {y}?", "Which number is larger, {x} or {y}?",
                    "Is {x} or {y} larger?", "Is {x} or {y} bigger?", "What is more, {x} or {y}?", "{x} or {y}: which is larger?",
-                   "Which number is bigger: {x} or {y}?", "Which is more, {x} or {y}?", "Which is greater, {x} or {y}?"],
+                   "Which number is bigger: {x} or {y}?", "Which of {x} and {y} is bigger?", "Which of {x} and {y} is larger?", "Of {x} and {y}, which is larger?",
+                   "Which of the numbers {x} and {y} is greater?", "What is the larger number of {x} and {y}?", "Compare {x} and {y}. Which is larger?", "Is {x} larger than {y}?", "Is {x} more than {y}?", "Which is more, {x} or {y}?", "Which is greater, {x} or {y}?"],
         ["Tell me which is larger, {x} or {y}.", "Which of {x} and {y} is the larger number?"], items, 1.0)
 
     items = [({"w": k}, f"The plural of {k} is {v}.", v) for k, v in PLURALS.items()]
@@ -588,7 +610,7 @@ def families():
     items = [({"w": k}, f"The past tense of {k} is {v}.", v) for k, v in PASTS.items()]
     add("past", ["What is the past tense of {w}?", "What's the past tense of {w}?", "Past tense of {w}?", "Tell me the past tense of {w}.",
                  "Name the past tense of {w}.", "Give me the past tense of {w}.", "What is the past of {w}?", "What is the past form of {w}?",
-                 "Do you know the past tense of {w}?"],
+                 "Do you know the past tense of {w}?", "What is the past tense of the word {w}?", "What is the past of the verb {w}?", "The verb {w} in the past?", "Today I {w}. Yesterday I what?"],
         ["Can you tell me the past tense of {w}?", "What is the past tense of the verb {w}?"], items, 0.6)
     items = [({"w": w, "l": l}, f"In {l}, {w} is {v}.", v) for (w, l), v in GREETINGS_ABROAD.items()]
     add("translate", ["How do you say {w} in {l}?", "What is {w} in {l}?", "What does {w} mean in {l}?", "Translate {w} into {l}.",
@@ -614,6 +636,53 @@ def families():
                        "Can you explain what {a} is?", "How would you describe {a}?", "What does the word {b} mean?"],
         ["Could you tell me what {a} is?", "Please explain what {a} is.", "In simple words, what is {a}?"], items, 1.0)
 
+    items = []
+    for thing, color in COLORS.items():
+        items.append(({"t": thing, "c": color}, f"Yes, {thing} is {color}.", f"Yes, {thing} is {color}"))
+        other = [c for c in NAME_COLORS if c != color][len(items) % (len(NAME_COLORS) - 1)]
+        items.append(({"t": thing, "c": other}, f"No, {thing} is {color}.", f"No, {thing} is {color}"))
+    add("is it this color", ["Is {t} {c}?", "Is the color of {t} {c}?", "Does {t} have the color {c}?", "Is {t} really {c}?", "Would you say {t} is {c}?",
+                             "{t} is {c}, right?", "Is it true that {t} is {c}?", "I think {t} is {c}. Am I right?", "Could {t} be {c}?"],
+        ["Do you think that {t} is {c}?", "Am I right that {t} is {c}?"], items, 0.7)
+    items, countries = [], list(CAPITALS)
+    for i, (country, city) in enumerate(CAPITALS.items()):
+        end = "" if city.endswith(".") else "."
+        items.append(({"c": country, "k": city}, f"Yes, the capital of {country} is {city}{end}", f"Yes, the capital of {country} is {city}"))
+        for k in (1, 7, 23):
+            other = CAPITALS[countries[(i + k) % len(countries)]]
+            if other != city:
+                items.append(({"c": country, "k": other}, f"No, the capital of {country} is {city}{end}", f"No, the capital of {country} is {city}"))
+    add("is it the capital", ["Is {k} the capital of {c}?", "Is the capital of {c} {k}?", "Is it true that {k} is the capital of {c}?", "{k} is the capital of {c}, right?",
+                              "Is {k} really the capital of {c}?", "I think {k} is the capital of {c}. Am I right?", "Would you say {k} is the capital of {c}?"],
+        ["Do you think that {k} is the capital of {c}?", "Am I right that {k} is the capital of {c}?"], items, 0.7)
+    items = [({"k": k}, f"{k} is the capital of {c}.", c) for c, k in CAPITALS.items() if c not in ("the United Kingdom", "Luxembourg")]
+    add("capital of what", ["{k} is the capital of which country?", "Of which country is {k} the capital?", "Which country has the capital {k}?", "{k} is the capital of what?",
+                            "What country has {k} as its capital?", "In which country is {k}?", "Where is {k}?", "Which country is {k} in?", "Tell me the country whose capital is {k}.",
+                            "What country is {k} the capital of?"],
+        ["Which country's capital is {k}?", "{k} is the capital city of which country?"], items, 0.8)
+    unique = {k: v for k, v in SOUNDS.items()}
+    items = [({"s": v}, f"{upper_first(article(k))} says {v}.", k) for k, v in unique.items()]
+    add("who says", ["Which animal says {s}?", "What animal says {s}?", "Who says {s}?", "What says {s}?", "Which animal goes {s}?", "Which animal makes the sound {s}?",
+                     "Name the animal that says {s}.", "{s} is the sound of which animal?", "An animal says {s}. What is it?"],
+        ["Can you tell me which animal says {s}?", "Which animal has the sound {s}?"], items, 0.6)
+    items = [({"b": article(v)}, f"{upper_first(article(v))} is a baby {k}.", k) for k, v in BABIES.items() if list(BABIES.values()).count(v) == 1]
+    add("baby of what", ["What is {b}?", "What animal is {b}?", "{b} is the baby of which animal?", "Which animal has {b} as its baby?", "What does {b} grow into?",
+                         "{b} is a baby what?", "Whose baby is {b}?", "Tell me what {b} is.", "Which animal was once {b}?"],
+        ["Can you tell me what {b} is?", "Of which animal is {b} the baby?"], items, 0.5)
+    things = {}
+    for thing, color in COLORS.items():
+        things.setdefault(color, []).append(thing)
+    items = []
+    for color, members in things.items():
+        for i, thing in enumerate(members[:4]):
+            items += [({"c": color}, f"{upper_first(thing)} is {color}.", f"is {color}.")] * (4 - i)
+    add("something of a color", ["Name something {c}.", "Name something that is {c}.", "What is {c}?", "Tell me something {c}.", "Which thing is {c}?", "Give me an example of something {c}.",
+                                 "Can you name something {c}?", "Name a thing that is {c}.", "Say something that is {c}.", "What things are {c}?"],
+        ["Could you name something {c}?", "Tell me a thing that is {c}."], items, 0.5)
+    items = [({"o": o}, f"The {o} day of the week is {d}.", d) for o, d in zip(ORDINALS, DAYS)]
+    add("day number", ["What is the {o} day of the week?", "Which day is the {o} of the week?", "Name the {o} day of the week.", "The {o} day of the week?",
+                       "Which is the {o} day of the week?", "What day is the {o} day?"],
+        ["Tell me the {o} day of the week.", "Which weekday is the {o} of the week?"], items, 0.3)
     for index, (wordings, answer, key) in enumerate(FACTS):
         add(f"fact {index}", wordings[:-1], wordings[-1:], [({}, answer, key)], 0.055)
     return result

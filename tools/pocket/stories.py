@@ -11,6 +11,7 @@ Slots: {N} name, {he} {him} {his} {He} {His} pronouns, {h} the hero as a noun, {
 {aw} {Aw} the same with "a".
 """
 
+import functools
 import hashlib
 import random
 from dataclasses import dataclass
@@ -309,6 +310,7 @@ def article(noun):
     return ("an " if noun[0] in "aeiou" else "a ") + noun
 
 
+@functools.lru_cache(maxsize=None)
 def stable_hash(*parts):
     return int.from_bytes(hashlib.sha256("/".join(parts).encode()).digest()[:8], "big")
 
@@ -355,17 +357,24 @@ def tell(rng, hero, thing, friend=None):
     slots["m"] = pick(rng, MONTHS, hero, "month", 0.5)
     trouble, cure, result = pick(rng, plots, hero, "plot")
     first, second = (skill_1, skill_2) if pick(rng, [True, False], thing, "skills") else (skill_2, skill_1)
+    def again(sentence, label):
+        """The sentence with a pronoun for the name it begins with, in some stories."""
+        if not pick(rng, [True, False], thing, label):
+            return sentence
+        return sentence.replace("{N}", "{He}" if sentence.startswith("{N}") else "{he}", 1)
+
+    # By turns the hero and the thing decide, so that neither brings a whole passage along.
     sentences = [
-        pick(rng, OPENINGS, hero, "opening"),
-        habit,
-        pick(rng, TROUBLE_LEADS, thing, "lead"),
+        pick(rng, OPENINGS, thing, "opening"),
+        again(habit, "habit"),
+        pick(rng, TROUBLE_LEADS, hero, "lead"),
         trouble,
         pick(rng, REACTIONS, hero, "reaction"),
         pick(rng, HELPER_MEETINGS, thing, "meeting"),
         first,
-        pick(rng, FAILURES, hero, "failure"),
+        pick(rng, FAILURES, thing, "failure"),
         pick(rng, TURNS, thing, "turn"),
-        second,
+        again(second, "second"),
         cure,
         pick(rng, PAUSES, hero, "pause"),
         result,
