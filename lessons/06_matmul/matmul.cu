@@ -75,34 +75,52 @@ __device__ int Swizzle(int k, int row) { return row ^ (4 * (k / Bf16x8::kSize));
 // end::swizzle[]
 
 // Elements k to k + 7 of a row; zeros after its end.
-// PRECONDITION: by_eights only if in_features is a multiple of 8 and the row is 16-byte aligned.
-__device__ Bf16x8 LoadEight(const bf16* __restrict__ row, int64_t k, int in_features,
-                            bool by_eights) {
-  if (by_eights && k < in_features) return LoadBf16x8(row + k);
-  float values[Bf16x8::kSize];
-  for (int i = 0; i < Bf16x8::kSize; ++i) {
-    values[i] = k + i < in_features ? __bfloat162float(row[k + i]) : 0.0f;
+// PRECONDITION: kByEights only if in_features is a multiple of 8 and the row is 16-byte aligned.
+template <bool kByEights>
+__device__ Bf16x8 LoadEight(const bf16* __restrict__ row, int64_t k, int in_features) {
+  if constexpr (kByEights) {
+    return k < in_features ? LoadBf16x8(row + k) : Bf16x8{};
+  } else {
+    float values[Bf16x8::kSize];
+    for (int i = 0; i < Bf16x8::kSize; ++i) {
+      values[i] = k + i < in_features ? __bfloat162float(row[k + i]) : 0.0f;
+    }
+    return Bf16x8::FromFloats(values);
   }
-  return Bf16x8::FromFloats(values);
 }
 
-// Copies rows first_row to first_row + 63, elements first_k to first_k + 63 of a row-major matrix
-// to shared memory, as f32, transposed, so that four rows' elements k are one 16-byte read. What
-// lies outside the matrix becomes 0.
-// tag::stage[]
-__device__ void StageTile(const bf16* __restrict__ matrix, int64_t first_row, int64_t num_rows,
-                          int64_t first_k, int in_features, bool by_eights,
-                          float (&tile)[kChunk][kTile]) {
-  for (int piece = threadIdx.x; piece < kTile * kPieces; piece += kTileThreads) {
-    const int row = piece / kPieces;  // eight neighbouring threads read 128 bytes of one row
-    const int k = piece % kPieces * Bf16x8::kSize;
-    float values[Bf16x8::kSize] = {};
-    if (first_row + row < num_rows) {
-      LoadEight(matrix + (first_row + row) * in_features, first_k + k, in_features, by_eights)
-          .ToFloats(values);
-    }
+constexpr int kPiecesPerThread = kTile * kPieces / kTileThreads;
+
+// This thread's share of a tile: rows first_row to first_row + 63, elements first_k to first_k + 63
+// of a row-major matrix. What lies outside the matrix is 0.
+// tag::fetch[]
+template <bool kByEights>
+__device__ void FetchTile(const bf16* __restrict__ matrix, int64_t first_row, int64_t num_rows,
+                          int64_t first_k, int in_features, Bf16x8 (&share)[kPiecesPerThread]) {
 #pragma unroll
-    for (int i = 0; i < Bf16x8::kSize; ++i) tile[k + i][Swizzle(k, row)] = values[i];
+  for (int i = 0; i < kPiecesPerThread; ++i) {
+    const int piece = threadIdx.x + i * kTileThreads;
+    const int64_t row = first_row + piece / kPieces;  // eight neighbouring threads read 128 bytes
+    const int64_t k = first_k + piece % kPieces * Bf16x8::kSize;
+    share[i] = row < num_rows ? LoadEight<kByEights>(matrix + row * in_features, k, in_features)
+                              : Bf16x8{};
+  }
+}
+// end::fetch[]
+
+// Puts the shares of all threads into shared memory, as f32 and transposed: four rows' elements k
+// are then one 16-byte read.
+// tag::stage[]
+__device__ void StageTile(const Bf16x8 (&share)[kPiecesPerThread], float (&tile)[kChunk][kTile]) {
+#pragma unroll
+  for (int i = 0; i < kPiecesPerThread; ++i) {
+    const int piece = threadIdx.x + i * kTileThreads;
+    const int row = piece / kPieces;
+    const int k = piece % kPieces * Bf16x8::kSize;
+    float values[Bf16x8::kSize];
+    share[i].ToFloats(values);
+#pragma unroll
+    for (int j = 0; j < Bf16x8::kSize; ++j) tile[k + j][Swizzle(k, row)] = values[j];
   }
 }
 // end::stage[]
@@ -117,13 +135,12 @@ __device__ void LoadFour(const float* from, float (&values)[kPatch]) {
 }
 
 // tag::tiled[]
-template <typename Out>
+template <bool kByEights, typename Out>
 __global__ void __launch_bounds__(kTileThreads)
     TiledKernel(const bf16* __restrict__ input,   // (num_tokens, in_features)
                 const bf16* __restrict__ weight,  // (out_features, in_features)
                 Out* __restrict__ output,         // (num_tokens, out_features)
-                int num_tokens, int in_features, int out_features, int token_tiles,
-                bool by_eights) {
+                int num_tokens, int in_features, int out_features, int token_tiles) {
   __shared__ alignas(16) float input_tile[kChunk][kTile];
   __shared__ alignas(16) float weight_tile[kChunk][kTile];
 
@@ -133,11 +150,20 @@ __global__ void __launch_bounds__(kTileThreads)
   const int patch_token = threadIdx.x / kPatches * kPatch;
   const int patch_feature = threadIdx.x % kPatches * kPatch;
 
+  Bf16x8 input_share[kPiecesPerThread];
+  Bf16x8 weight_share[kPiecesPerThread];
+  const auto fetch = [&](int64_t first_k) {
+    FetchTile<kByEights>(input, tile_token, num_tokens, first_k, in_features, input_share);
+    FetchTile<kByEights>(weight, tile_feature, out_features, first_k, in_features, weight_share);
+  };
+
   float total[kPatch][kPatch] = {};
+  fetch(0);
   for (int64_t first_k = 0; first_k < in_features; first_k += kChunk) {
-    StageTile(input, tile_token, num_tokens, first_k, in_features, by_eights, input_tile);
-    StageTile(weight, tile_feature, out_features, first_k, in_features, by_eights, weight_tile);
+    StageTile(input_share, input_tile);
+    StageTile(weight_share, weight_tile);
     __syncthreads();
+    fetch(first_k + kChunk);  // on its way while this chunk is summed
     // exercise: The two tiles are staged: input_tile[k][Swizzle(k, row)] holds element k of a row.
     // Sum this chunk's products for the thread's 4 by 4 patch, k from 0 to kChunk - 1, in a
     // partial[4][4] that begins at zero, then add it to total. LoadFour reads four rows at once.
@@ -182,9 +208,10 @@ void MatmulTiles(const bf16* input, const bf16* weight, Out* output, int num_tok
                  int in_features, int out_features, cudaStream_t stream) {
   const int64_t token_tiles = CeilDiv(num_tokens, kTile);
   const int64_t feature_tiles = CeilDiv(out_features, kTile);
-  TiledKernel<Out><<<GridSize(token_tiles * feature_tiles), kTileThreads, 0, stream>>>(
-      input, weight, output, num_tokens, in_features, out_features, static_cast<int>(token_tiles),
-      FitsBf16x8(in_features, input, weight));
+  const auto kernel =
+      FitsBf16x8(in_features, input, weight) ? TiledKernel<true, Out> : TiledKernel<false, Out>;
+  kernel<<<GridSize(token_tiles * feature_tiles), kTileThreads, 0, stream>>>(
+      input, weight, output, num_tokens, in_features, out_features, static_cast<int>(token_tiles));
   CUDA_CHECK_LAUNCH();
 }
 
@@ -199,34 +226,51 @@ constexpr int kFewTokens = 4;  // a block computes 4 tokens by 4 features
 constexpr int kFewFeatures = 4;
 constexpr int kSlab = 32;  // chunks that it stages at a time
 constexpr int kFewThreads = kFewFeatures * kSlab;
+constexpr int kFewBlocks = 4;      // on a multiprocessor at once, which bounds the registers
 constexpr int kMaxFewTokens = 16;  // above it the tiles are as fast
 
 // The pieces of a chunk, and an unused one: so eight threads that read the same piece of
 // neighbouring chunks find it in different banks.
 using StagedChunk = Bf16x8[kPieces + 1];
 
-// Copies the chunks of `rows` rows to shared memory as they are. Zeros fill up the last chunk.
+// A thread's share of kRows rows of a slab.
 template <int kRows>
-__device__ void StageSlab(const bf16* __restrict__ matrix, int rows, int64_t first_k, int chunks,
-                          int in_features, bool by_eights, StagedChunk (&slab)[kRows][kSlab]) {
-  const int pieces_per_row = chunks * kPieces;
-  for (int row = 0; row < rows; ++row) {
-#pragma unroll 2
-    for (int piece = threadIdx.x; piece < pieces_per_row; piece += kFewThreads) {
-      slab[row][piece / kPieces][piece % kPieces] =
-          LoadEight(matrix + int64_t{row} * in_features, first_k + int64_t{piece} * Bf16x8::kSize,
-                    in_features, by_eights);
+using SlabShare = Bf16x8[kRows * kSlab * kPieces / kFewThreads];
+
+// Loads this thread's share of the elements from first_k on of the first `rows` rows.
+template <bool kByEights, int kRows>
+__device__ void FetchSlab(const bf16* __restrict__ matrix, int rows, int64_t first_k,
+                          int in_features, SlabShare<kRows>& share) {
+#pragma unroll
+  for (int i = 0; i < kRows * kSlab * kPieces / kFewThreads; ++i) {
+    const int piece = threadIdx.x + i * kFewThreads;
+    const int row = piece / (kSlab * kPieces);
+    const int64_t k = first_k + piece % (kSlab * kPieces) * Bf16x8::kSize;
+    if (row < rows) {
+      share[i] = LoadEight<kByEights>(matrix + int64_t{row} * in_features, k, in_features);
     }
   }
 }
 
-template <typename Out>
-__global__ void __launch_bounds__(kFewThreads)
+// Puts the shares of all threads into shared memory, as they are: `chunks` chunks of `rows` rows.
+template <int kRows>
+__device__ void StageSlab(const SlabShare<kRows>& share, int rows, int chunks,
+                          StagedChunk (&slab)[kRows][kSlab]) {
+#pragma unroll
+  for (int i = 0; i < kRows * kSlab * kPieces / kFewThreads; ++i) {
+    const int piece = threadIdx.x + i * kFewThreads;
+    const int row = piece / (kSlab * kPieces);
+    const int chunk = piece / kPieces % kSlab;
+    if (row < rows && chunk < chunks) slab[row][chunk][piece % kPieces] = share[i];
+  }
+}
+
+template <bool kByEights, typename Out>
+__global__ void __launch_bounds__(kFewThreads, kFewBlocks)
     FewTokensKernel(const bf16* __restrict__ input,   // (num_tokens, in_features)
                     const bf16* __restrict__ weight,  // (out_features, in_features)
                     Out* __restrict__ output,         // (num_tokens, out_features)
-                    int num_tokens, int in_features, int out_features, int token_groups,
-                    bool by_eights) {
+                    int num_tokens, int in_features, int out_features, int token_groups) {
   __shared__ StagedChunk input_slab[kFewTokens][kSlab];
   __shared__ StagedChunk weight_slab[kFewFeatures][kSlab];
   __shared__ float partial[kFewFeatures][kFewTokens][kSlab + 1];
@@ -248,8 +292,13 @@ __global__ void __launch_bounds__(kFewThreads)
   for (int64_t first_k = 0; first_k < in_features; first_k += kSlab * kChunk) {
     const int chunks =
         static_cast<int>(min(int64_t{kSlab}, (in_features - first_k + kChunk - 1) / kChunk));
-    StageSlab(input, tokens, first_k, chunks, in_features, by_eights, input_slab);
-    StageSlab(weight, features, first_k, chunks, in_features, by_eights, weight_slab);
+    // All loads are under way before the first of them is waited for.
+    SlabShare<kFewFeatures> weight_share;
+    SlabShare<kFewTokens> input_share;
+    FetchSlab<kByEights, kFewFeatures>(weight, features, first_k, in_features, weight_share);
+    FetchSlab<kByEights, kFewTokens>(input, tokens, first_k, in_features, input_share);
+    StageSlab<kFewTokens>(input_share, tokens, chunks, input_slab);
+    StageSlab<kFewFeatures>(weight_share, features, chunks, weight_slab);
     __syncthreads();
     if (feature < features && chunk < chunks) {
       float sums[kFewTokens] = {};
@@ -286,9 +335,10 @@ void MatmulFewTokens(const bf16* input, const bf16* weight, Out* output, int num
                      int in_features, int out_features, cudaStream_t stream) {
   const int64_t token_groups = CeilDiv(num_tokens, kFewTokens);
   const int64_t feature_groups = CeilDiv(out_features, kFewFeatures);
-  FewTokensKernel<Out><<<GridSize(token_groups * feature_groups), kFewThreads, 0, stream>>>(
-      input, weight, output, num_tokens, in_features, out_features, static_cast<int>(token_groups),
-      FitsBf16x8(in_features, input, weight));
+  const auto kernel = FitsBf16x8(in_features, input, weight) ? FewTokensKernel<true, Out>
+                                                             : FewTokensKernel<false, Out>;
+  kernel<<<GridSize(token_groups * feature_groups), kFewThreads, 0, stream>>>(
+      input, weight, output, num_tokens, in_features, out_features, static_cast<int>(token_groups));
   CUDA_CHECK_LAUNCH();
 }
 
