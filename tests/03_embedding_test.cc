@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <ostream>
+#include <string>
 #include <vector>
 
 #include "common/base/error.h"
@@ -12,6 +14,11 @@
 #include "lessons/03_embedding/embedding.h"
 
 namespace tinyvllm {
+
+void PrintTo(const EmbeddingGatherVersion& version, std::ostream* out) {
+  *out << "version " << version.number << ", " << version.name;
+}
+
 namespace {
 
 constexpr int kMargin = 64;  // elements behind the output that must stay as they are

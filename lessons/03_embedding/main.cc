@@ -46,7 +46,7 @@ void ShowBf16() {
   TextTable table({"value", "f32: sign, exponent, fraction", "bf16", "as a number", "off by"});
   for (float value : {1.0f, 0.1f, 3.14159265f, -2.71828183f, 257.0f, 65504.0f, 1e30f}) {
     const float rounded = __bfloat162float(__float2bfloat16(value));
-    table.AddRow({Digits(value, 9), Bits(value, 32), Bits(rounded, 16), Digits(rounded, 9),
+    table.AddRow({Digits(value, 7), Bits(value, 32), Bits(rounded, 16), Digits(rounded, 7),
                   Fixed(100 * std::abs(rounded / value - 1), 2) + " %"});
   }
   std::cout << table.ToString();
