@@ -57,8 +57,9 @@ void MatmulLoops(const bf16* input, const bf16* weight, Out* output, int num_tok
 //
 // The order of every sum is fixed, whatever the shape: in_features is cut into chunks of kChunk, a
 // chunk is summed from its first product to its last, and the sums of the chunks are added from
-// first to last. A product of two bf16 has 16 significant bits and is exact in f32, so a fused
-// multiply-add and a multiplication followed by an addition give the same bits.
+// first to last. A product of two bf16 has 16 significant bits and is exact in f32 (unless it
+// is nearly as small as f32 can be), so a fused multiply-add and a multiplication followed by an
+// addition give the same bits.
 
 constexpr int kTile = 64;   // a block computes a tile of 64 tokens by 64 features
 constexpr int kChunk = 64;  // and stages 64 elements of in_features at a time
