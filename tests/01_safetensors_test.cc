@@ -1,4 +1,5 @@
 // Checks of lesson 01: element types, header, file, checkpoint, arena, upload.
+#include <cuda_fp16.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

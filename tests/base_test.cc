@@ -1,7 +1,10 @@
 // Checks of common/base: errors, files, data paths, tables, main.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "common/base/command_line.h"
@@ -54,6 +57,13 @@ TEST(MappedFile, SaysWhatCannotBeOpened) {
             missing + ": cannot be opened: No such file or directory");
   EXPECT_EQ(ErrorOf([&] { MappedFile file(testing::TempDir()); }),
             testing::TempDir() + ": is not a regular file");
+}
+
+TEST(MappedFile, DoesNotWaitForAPipe) {
+  const std::string pipe = testing::TempDir() + "pipe";
+  unlink(pipe.c_str());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(ErrorOf([&] { MappedFile file(pipe); }), pipe + ": is not a regular file");
 }
 
 TEST(MappedFile, MovesOwnership) {
@@ -116,6 +126,19 @@ TEST(RunMain, ErrorsBecomeStatusTwo) {
   EXPECT_EQ(RunMain(1, argv, [](int, char**) -> int { throw Error("what went wrong"); }), 2);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "program: what went wrong\n");
   EXPECT_EQ(RunMain(1, argv, [](int, char**) { return 1; }), 1);
+}
+
+TEST(RunMain, StandsWhereBazelRunWasCalled) {
+  const std::string before = std::filesystem::current_path().string();
+  setenv("BUILD_WORKING_DIRECTORY", "/", 1);
+  EXPECT_EQ(RunMain(0, nullptr,
+                    [](int, char**) {
+                      EXPECT_EQ(std::filesystem::current_path(), "/");
+                      return 0;
+                    }),
+            0);
+  unsetenv("BUILD_WORKING_DIRECTORY");
+  std::filesystem::current_path(before);
 }
 
 TEST(Progress, IsSilentForShortWorkInALog) {

@@ -14,7 +14,8 @@
 namespace tinyvllm {
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: opening a named pipe would wait for someone to write into it.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) throw Error(path, ": cannot be opened: ", std::strerror(errno));
   struct stat status;
   const bool regular = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);

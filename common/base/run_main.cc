@@ -1,12 +1,17 @@
 #include "common/base/run_main.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <iostream>
 #include <new>
 #include <string>
+
+#include "common/base/error.h"
 
 namespace tinyvllm {
 namespace {
@@ -24,7 +29,13 @@ int Report(const char* program, const char* message) {
 
 int RunMain(int argc, char** argv, const std::function<int(int, char**)>& body) {
   const char* program = argc > 0 ? argv[0] : "tiny-vllm";
+  // `bazel run` starts a program in its runfiles; the paths on its command line are meant from
+  // where the user stands.
+  const char* user_folder = std::getenv("BUILD_WORKING_DIRECTORY");
   try {
+    if (user_folder != nullptr && chdir(user_folder) != 0) {
+      throw Error(user_folder, ": cannot be entered: ", std::strerror(errno));
+    }
     const int status = body(argc, argv);
     std::cout.flush();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {

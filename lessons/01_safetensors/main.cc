@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <map>
 
@@ -62,8 +63,9 @@ void PrintHexLine(std::string_view file, size_t offset, size_t count, const std:
 }
 
 void PrintFirstBytes(const SafetensorsFile& file) {
-  std::cout << "The first bytes of " << file.path() << " (" << Grouped(file.bytes().size())
-            << " bytes):\n\n";
+  const std::filesystem::path path(file.path());
+  std::cout << "The first bytes of " << (path.parent_path().filename() / path.filename()).string()
+            << " (" << Grouped(file.bytes().size()) << " bytes):\n\n";
   PrintHexLine(file.bytes(), 0, 8,
                StrCat("length of the header, little-endian: ", file.header_length()));
   const size_t header_lines = std::min<size_t>(3, (file.header_length() + 15) / 16);

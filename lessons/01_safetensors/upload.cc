@@ -142,6 +142,9 @@ void UploadStaged(const std::vector<UploadItem>& items, Progress* progress) {
       chunks.size(), std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads));
   int device = 0;
   CUDA_CHECK(cudaGetDevice(&device));
+  // The threads' streams wait for nobody: a memset of the destination that is still queued would
+  // come after the weights.
+  CUDA_CHECK(cudaDeviceSynchronize());
   std::atomic<size_t> next{0};
   std::mutex mutex;
   std::exception_ptr failure;
