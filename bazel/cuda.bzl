@@ -100,6 +100,12 @@ _translated = rule(
     },
 )
 
+# target_compatible_with of what makes no sense on a GPU.
+SIMULATOR_ONLY = select({
+    "//:cuda": ["@platforms//:incompatible"],
+    "//conditions:default": [],
+})
+
 def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [], **kwargs):
     """A C++ library some of whose sources are .cu files.
 

@@ -115,14 +115,16 @@ cudaError_t BlockRunner::Run(uint64_t number) {
     warps_[i].num_groups = 0;
     warps_[i].last = nullptr;
   }
-  std::memset(last_group_, 0, num_threads_ * sizeof(last_group_[0]));
+  for (int i = 0; i < num_threads_; ++i) {
+    threads_[i].state = State::kNotBegun;
+    threads_[i].last_group = nullptr;
+  }
   if (poison_ && launch_->shared_bytes > 0) {
     std::memset(tinyvllm_simulator_dynamic_shared, 0xff, launch_->shared_bytes);
   }
   PrepareOrder(number);
 
-  Fiber* fiber = fibers_.Take();
-  SwitchTo(fiber);
+  SwitchTo(Next(fibers_.Take()));
 
   if (error_ == cudaSuccess) return cudaSuccess;
   fibers_.ResetAll();
@@ -152,10 +154,11 @@ uint64_t BlockRunner::Random() {
   return z ^ z >> 31;
 }
 
-void BlockRunner::SwitchTo(Fiber* fiber) {
-  Fiber* from = running_;
+// Notes that `fiber` takes the running one's place; SwitchTo then does it.
+Fiber* BlockRunner::Next(Fiber* fiber) {
+  fiber->from = running_;
   running_ = fiber;
-  SwitchFiber(from, fiber);
+  return fiber;
 }
 
 // Runs threads that have not begun, one after another, until a waiting thread's turn has come; its
@@ -179,13 +182,13 @@ void BlockRunner::FiberMain(boost::context::detail::transfer_t from) {
     self.ThreadReturned(thread);
     if (self.num_alive_ == 0) {
       self.fibers_.GiveBack(self.running_);
-      self.SwitchTo(&self.main_);
+      SwitchTo(self.Next(&self.main_));
       continue;
     }
     const int picked = self.PickOrFail();
     if (picked == kBeginThread) continue;
     self.fibers_.GiveBack(self.running_);
-    self.Resume(picked);
+    SwitchTo(self.FiberOf(picked));
   }
 }
 
@@ -194,12 +197,12 @@ void BlockRunner::RunThread(int thread) {
       flat_ ? uint3{static_cast<unsigned>(thread), 0, 0} : Index(thread, launch_->block);
   current_thread = {static_cast<uint32_t>(thread),
                     static_cast<uint32_t>(thread & (warp_size_ - 1))};
-  states_[thread] = State::kReady;
+  threads_[thread].state = State::kReady;
   launch_->call(launch_->invocation);
 }
 
 void BlockRunner::ThreadReturned(int thread) {
-  states_[thread] = State::kReturned;
+  threads_[thread].state = State::kReturned;
   --num_alive_;
   Warp& warp = warps_[thread >> warp_shift_];
   warp.returned |= uint64_t{1} << (thread & (warp_size_ - 1));
@@ -209,7 +212,7 @@ void BlockRunner::ThreadReturned(int thread) {
   for (int i = 0; i < warp.num_groups; ++i) {
     Group* group = warp.groups[i].get();
     if (group->arrived != 0 && group->arrived == (group->mask & ~warp.returned)) {
-      ReleaseGroup(group, thread & ~(warp_size_ - 1), -1);
+      ReleaseGroup(group, thread & ~(warp_size_ - 1));
     }
   }
 }
@@ -217,7 +220,7 @@ void BlockRunner::ThreadReturned(int thread) {
 // --- Whose turn it is.
 
 void BlockRunner::MakeReady(int thread) {
-  states_[thread] = State::kReady;
+  threads_[thread].state = State::kReady;
   ready_[ready_tail_++ % kMaxThreadsPerBlock] = static_cast<uint16_t>(thread);
 }
 
@@ -241,52 +244,53 @@ int BlockRunner::PickOrFail() {
   return picked;
 }
 
-// Leaves the running fiber for the picked thread's.
-void BlockRunner::Resume(int picked) {
-  if (picked == kBeginThread) {
-    SwitchTo(fibers_.Take());
-    return;
-  }
+// Makes the picked thread the current one and returns its fiber.
+Fiber* BlockRunner::FiberOf(int picked) {
+  if (picked == kBeginThread) return Next(fibers_.Take());
   const Thread& thread = threads_[picked];
   tinyvllm_thread_index = thread.index;
   current_thread = {static_cast<uint32_t>(picked),
                     static_cast<uint32_t>(picked & (warp_size_ - 1))};
-  SwitchTo(thread.fiber);
+  return Next(thread.fiber);
 }
 
-// Returns when another thread has made this one ready and its turn has come.
-void BlockRunner::Wait(State state, const char* operation, const char* file, int line) {
+// The current thread stops here. Returns whose turn it is, or null where it is its own again.
+Fiber* BlockRunner::Wait(State state, const char* operation, const char* file, int line) {
   const int self = static_cast<int>(current_thread.thread);
-  states_[self] = state;
-  threads_[self] = {running_, tinyvllm_thread_index, operation, file, line};
+  Thread& thread = threads_[self];
+  thread.fiber = running_;
+  thread.index = tinyvllm_thread_index;
+  thread.operation = operation;
+  thread.file = file;
+  thread.line = line;
+  thread.state = state;
   const int picked = PickOrFail();
-  if (picked != self) Resume(picked);
+  return picked == self ? nullptr : FiberOf(picked);
 }
 
-// In an order other than the natural one, the last thread to arrive is not the first to go on.
-void BlockRunner::GiveWay() {
-  if (thread_order_ == ThreadOrder::kNatural) return;
-  const int self = static_cast<int>(current_thread.thread);
-  MakeReady(self);
-  Wait(State::kReady, "", "", 0);
+// For the thread that completes a meeting: it goes on, except that in an order other than the
+// natural one it queues behind those it has released.
+Fiber* BlockRunner::GoOn() {
+  if (thread_order_ == ThreadOrder::kNatural) return nullptr;
+  MakeReady(static_cast<int>(current_thread.thread));
+  return Wait(State::kReady, "", "", 0);
 }
 
-void BlockRunner::Yield() {
+Fiber* BlockRunner::ArriveAtYield() {
   const int self = static_cast<int>(current_thread.thread);
   MakeReady(self);
-  threads_[self] = {running_, tinyvllm_thread_index, "", "", 0};
+  if (next_ == num_threads_) return Wait(State::kReady, "", "", 0);
   // What the caller waits for may be done by a thread that has not begun.
-  const int picked = next_ < num_threads_ ? kBeginThread : PickOrFail();
-  if (picked != self) Resume(picked);
+  threads_[self].fiber = running_;
+  threads_[self].index = tinyvllm_thread_index;
+  return FiberOf(kBeginThread);
 }
 
 // --- The block's barrier.
 
-void BlockRunner::SyncThreads(const char* file, int line) {
+Fiber* BlockRunner::ArriveAtBarrier(const char* file, int line) {
   const int self = static_cast<int>(current_thread.thread);
   if (num_at_barrier_ > 0 && !SamePlace(file, line, barrier_file_, barrier_line_)) {
-    states_[self] = State::kAtBarrier;
-    threads_[self] = {running_, tinyvllm_thread_index, "__syncthreads", file, line};
     Fail(cudaErrorLaunchFailure,
          "barrier divergence: this thread reached __syncthreads at " + Place(file, line) +
              " while " + Count(num_at_barrier_) + " of its block wait at another one, " +
@@ -296,13 +300,10 @@ void BlockRunner::SyncThreads(const char* file, int line) {
   barrier_file_ = file;
   barrier_line_ = line;
   at_barrier_[num_at_barrier_++] = static_cast<uint16_t>(self);
-  if (!BarrierComplete()) {
-    Wait(State::kAtBarrier, "__syncthreads", file, line);
-    return;
-  }
+  if (!BarrierComplete()) return Wait(State::kAtBarrier, "__syncthreads", file, line);
   --num_at_barrier_;  // this thread needs no release
   ReleaseBarrier();
-  GiveWay();
+  return GoOn();
 }
 
 void BlockRunner::ReleaseBarrier() {
@@ -312,11 +313,10 @@ void BlockRunner::ReleaseBarrier() {
   barrier_votes_[barrier_buffer_] = 0;
 }
 
-int BlockRunner::SyncThreadsCount(bool predicate, const char* file, int line) {
-  const int buffer = barrier_buffer_;  // read after the barrier, when the next one uses the other
-  barrier_votes_[buffer] += predicate;
-  SyncThreads(file, line);
-  return barrier_votes_[buffer];
+Vote BlockRunner::ArriveAndVote(bool predicate, const char* file, int line) {
+  int* votes = &barrier_votes_[barrier_buffer_];  // the next barrier uses the other
+  *votes += predicate;
+  return {ArriveAtBarrier(file, line), votes};
 }
 
 // --- Exchanges within a warp.
@@ -341,63 +341,70 @@ BlockRunner::Group* BlockRunner::FindGroup(Warp& warp, uint64_t mask) {
   return unused;
 }
 
-const uint64_t* BlockRunner::Exchange(uint64_t mask, uint64_t value, const char* operation,
-                                      const char* file, int line, uint64_t* lanes) {
+Meeting BlockRunner::ArriveInWarp(uint64_t mask, uint64_t value, const char* operation,
+                                  const char* file, int line) {
   const int self = static_cast<int>(current_thread.thread);
   const int lane = static_cast<int>(current_thread.lane);
   const uint64_t bit = uint64_t{1} << lane;
   Warp& warp = warps_[self >> warp_shift_];
-  if (!(mask & bit)) {
-    Fail(cudaErrorLaunchFailure, std::string(operation) + " at " + Place(file, line) +
-                                     ": the mask leaves out lane " + std::to_string(lane) +
-                                     ", which is the calling thread's own");
-  }
+  if (!(mask & bit)) FailMask(operation, file, line);
   mask &= warp.exists;
-  if ((mask & warp.returned) && !early_exit_) {
-    const int gone = __builtin_ctzll(mask & warp.returned);
-    Fail(cudaErrorLaunchFailure,
-         std::string(operation) + " at " + Place(file, line) + ": the mask names lane " +
-             std::to_string(gone) +
-             ", whose thread has returned; every thread named must take part");
+  if (mask & warp.returned) {
+    if (!early_exit_) FailReturned(mask & warp.returned, operation, file, line);
+    mask &= ~warp.returned;
   }
-  if (last_group_[self] != nullptr) --last_group_[self]->unread;
-
+  Group*& last = threads_[self].last_group;
+  if (last != nullptr) --last->unread;
   Group* group = warp.last;
   if (group == nullptr || group->mask != mask) group = warp.last = FindGroup(warp, mask);
-  last_group_[self] = group;
+  last = group;
   ++group->unread;
   if (group->arrived != 0 && group->operation != operation &&
       std::strcmp(group->operation, operation) != 0) {
-    Fail(cudaErrorLaunchFailure, "warp divergence: this thread called " + std::string(operation) +
-                                     " at " + Place(file, line) +
-                                     " while other lanes of the same mask wait in " +
-                                     group->operation + " at " + Place(group->file, group->line) +
-                                     "; all threads of the mask must call the same function");
+    FailOperation(*group, operation, file, line);
   }
   group->operation = operation;
   group->file = file;
   group->line = line;
-  const uint64_t* values = group->values[group->buffer];
-  group->values[group->buffer][lane] = value;
+  Exchange& exchange = group->buffers[group->buffer];
+  exchange.values[lane] = value;
   group->arrived |= bit;
-  const uint64_t expected = early_exit_ ? mask & ~warp.returned : mask;
-  *lanes = expected;
-  if (group->arrived == expected) {
-    ReleaseGroup(group, self - lane, lane);
-    GiveWay();
-  } else {
-    Wait(State::kInExchange, operation, file, line);
-    if (early_exit_) *lanes &= ~warp.returned;
-  }
-  return values;
+  if (group->arrived != mask) return {Wait(State::kInExchange, operation, file, line), &exchange};
+  group->arrived &= ~bit;  // this thread needs no release
+  ReleaseGroup(group, self - lane);
+  exchange.lanes |= bit;
+  return {GoOn(), &exchange};
 }
 
-void BlockRunner::ReleaseGroup(Group* group, int first_thread, int except_lane) {
-  uint64_t rest = group->arrived;
-  if (except_lane >= 0) rest &= ~(uint64_t{1} << except_lane);
+void BlockRunner::ReleaseGroup(Group* group, int first_thread) {
+  group->buffers[group->buffer].lanes = group->arrived;
+  for (uint64_t rest = group->arrived; rest != 0; rest &= rest - 1) {
+    MakeReady(first_thread + __builtin_ctzll(rest));
+  }
   group->arrived = 0;
   group->buffer ^= 1;
-  for (; rest != 0; rest &= rest - 1) MakeReady(first_thread + __builtin_ctzll(rest));
+}
+
+void BlockRunner::FailMask(const char* operation, const char* file, int line) {
+  Fail(cudaErrorLaunchFailure,
+       std::string(operation) + " at " + Place(file, line) + ": the mask leaves out lane " +
+           std::to_string(current_thread.lane) + ", which is the calling thread's own");
+}
+
+void BlockRunner::FailReturned(uint64_t lanes, const char* operation, const char* file, int line) {
+  Fail(cudaErrorLaunchFailure,
+       std::string(operation) + " at " + Place(file, line) + ": the mask names lane " +
+           std::to_string(__builtin_ctzll(lanes)) +
+           ", whose thread has returned; every thread named must take part");
+}
+
+void BlockRunner::FailOperation(const Group& group, const char* operation, const char* file,
+                                int line) {
+  Fail(cudaErrorLaunchFailure, "warp divergence: this thread called " + std::string(operation) +
+                                   " at " + Place(file, line) +
+                                   " while other lanes of the same mask wait in " +
+                                   group.operation + " at " + Place(group.file, group.line) +
+                                   "; all threads of the mask must call the same function");
 }
 
 uint64_t BlockRunner::ActiveLanes() const {
@@ -444,7 +451,7 @@ std::string BlockRunner::WaitersReport() const {
   std::map<std::string, Waiters> places;
   for (int i = 0; i < num_threads_; ++i) {
     std::string place;
-    if (states_[i] == State::kReturned) {
+    if (threads_[i].state == State::kReturned) {
       place = "returned from the kernel";
     } else {
       place = "waiting in " + std::string(threads_[i].operation) + " at " +
@@ -478,7 +485,7 @@ void BlockRunner::Fail(cudaError_t error, const std::string& problem) {
 void BlockRunner::GiveUp(cudaError_t error, const std::string& report) {
   error_ = error;
   report_ = report;
-  for (;;) SwitchTo(&main_);
+  for (;;) SwitchTo(Next(&main_));
 }
 
 // --- The functions of cuda_simulator/sync.h.
@@ -496,27 +503,22 @@ BlockRunner& Runner(const char* function) {
 
 }  // namespace
 
-void SyncThreads(const char* file, int line) { Runner("__syncthreads").SyncThreads(file, line); }
-
-int SyncThreadsCount(bool predicate, const char* file, int line) {
-  return Runner("__syncthreads_count").SyncThreadsCount(predicate, file, line);
+Fiber* ArriveAtBarrier(const char* file, int line) {
+  return Runner("__syncthreads").ArriveAtBarrier(file, line);
 }
 
-const uint64_t* WarpExchange(uint64_t mask, uint64_t value, const char* operation, const char* file,
-                             int line, uint64_t* lanes) {
-  return Runner(operation).Exchange(mask, value, operation, file, line, lanes);
+Vote ArriveAndVote(bool predicate, const char* file, int line) {
+  return Runner("__syncthreads").ArriveAndVote(predicate, file, line);
 }
 
-void SyncWarp(uint64_t mask, const char* file, int line) {
-  uint64_t lanes;
-  Runner("__syncwarp").Exchange(mask, 0, "__syncwarp", file, line, &lanes);
+Meeting ArriveInWarp(uint64_t mask, uint64_t value, const char* operation, const char* file,
+                     int line) {
+  return Runner(operation).ArriveInWarp(mask, value, operation, file, line);
 }
 
 uint64_t ActiveLanes() { return Runner("__activemask").ActiveLanes(); }
 
-void Yield() {
-  if (InsideKernel()) this_runner->Yield();
-}
+Fiber* ArriveAtYield() { return InsideKernel() ? this_runner->ArriveAtYield() : nullptr; }
 
 void Trap(const char* file, int line) {
   Runner("__trap").Fail(cudaErrorLaunchFailure, "__trap at " + Place(file, line));

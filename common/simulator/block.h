@@ -23,7 +23,6 @@
 namespace tinyvllm::simulator {
 
 constexpr int kMaxThreadsPerBlock = 1024;
-constexpr int kMaxWarpSize = 64;
 constexpr int kMaxWarps = kMaxThreadsPerBlock / 32;
 constexpr size_t kMaxStaticSharedBytes = 48 * 1024;
 
@@ -49,13 +48,13 @@ class BlockRunner {
   cudaError_t Run(uint64_t number);
   const std::string& report() const { return report_; }
 
-  // Called by the threads of the block, on their fibers.
-  void SyncThreads(const char* file, int line);
-  int SyncThreadsCount(bool predicate, const char* file, int line);
-  const uint64_t* Exchange(uint64_t mask, uint64_t value, const char* operation, const char* file,
-                           int line, uint64_t* lanes);
+  // Called by the threads of the block, on their fibers; see cuda_simulator/sync.h.
+  Fiber* ArriveAtBarrier(const char* file, int line);
+  Vote ArriveAndVote(bool predicate, const char* file, int line);
+  Meeting ArriveInWarp(uint64_t mask, uint64_t value, const char* operation, const char* file,
+                       int line);
+  Fiber* ArriveAtYield();
   uint64_t ActiveLanes() const;
-  void Yield();
   void RegisterShared(void* variable, size_t bytes, const char* name, const char* file, int line);
   // Gives the block up; the report names the kernel, the block and the thread, then the problem.
   [[noreturn]] void Fail(cudaError_t error, const std::string& problem);
@@ -74,15 +73,6 @@ class BlockRunner {
 
   enum class State : uint8_t { kNotBegun, kReady, kAtBarrier, kInExchange, kReturned };
 
-  // What the engine keeps of a thread while it does not run.
-  struct Thread {
-    Fiber* fiber;
-    uint3 index;
-    const char* operation;  // where it waits
-    const char* file;
-    int line;
-  };
-
   // The lanes of one mask that exchange values. Two buffers take turns: a lane may already give its
   // next value while a slower one still reads the last. It cannot be two ahead, as the exchange
   // between needs them all.
@@ -94,7 +84,18 @@ class BlockRunner {
     const char* operation;
     const char* file;
     int line;
-    uint64_t values[2][kMaxWarpSize];
+    Exchange buffers[2];
+  };
+
+  // What the engine keeps of a thread while it does not run.
+  struct alignas(64) Thread {
+    Fiber* fiber;
+    const char* operation;  // where it waits
+    const char* file;
+    Group* last_group;
+    uint3 index;
+    int line;
+    State state;
   };
 
   struct Warp {
@@ -106,7 +107,7 @@ class BlockRunner {
   };
 
   static void FiberMain(boost::context::detail::transfer_t from);
-  void SwitchTo(Fiber* fiber);
+  Fiber* Next(Fiber* fiber);
   void PrepareOrder(uint64_t number);
   int NextToBegin() { return order_[next_++]; }
   void RunThread(int thread);
@@ -115,21 +116,25 @@ class BlockRunner {
   void MakeReady(int thread);
   int Pick();
   int PickOrFail();
-  void Resume(int picked);
-  void Wait(State state, const char* operation, const char* file, int line);
-  void GiveWay();
+  Fiber* FiberOf(int picked);
+  Fiber* Wait(State state, const char* operation, const char* file, int line);
+  Fiber* GoOn();
 
   bool BarrierComplete() const {
     return num_at_barrier_ == (early_exit_ ? num_alive_ : num_threads_);
   }
   void ReleaseBarrier();
   Group* FindGroup(Warp& warp, uint64_t mask);
-  void ReleaseGroup(Group* group, int first_thread, int except_lane);
+  void ReleaseGroup(Group* group, int first_thread);
   uint64_t Random();
 
   std::string ThreadName(int thread) const;
   std::string WaitersReport() const;
   [[noreturn]] void FailDeadlock();
+  [[noreturn]] void FailMask(const char* operation, const char* file, int line);
+  [[noreturn]] void FailReturned(uint64_t lanes, const char* operation, const char* file, int line);
+  [[noreturn]] void FailOperation(const Group& group, const char* operation, const char* file,
+                                  int line);
   [[noreturn]] void GiveUp(cudaError_t error, const std::string& report);
 
   // Of the launch.
@@ -162,9 +167,7 @@ class BlockRunner {
   Fiber main_;
   Fiber* running_ = &main_;
   FiberPool fibers_;
-  State states_[kMaxThreadsPerBlock];
   Thread threads_[kMaxThreadsPerBlock];
-  Group* last_group_[kMaxThreadsPerBlock];
   uint16_t ready_[kMaxThreadsPerBlock];
   uint16_t at_barrier_[kMaxThreadsPerBlock];
   uint16_t natural_order_[kMaxThreadsPerBlock];

@@ -16,6 +16,17 @@ constexpr size_t kCacheLine = 64;
 
 }  // namespace
 
+#if TINYVLLM_SIM_ASAN
+void SwitchTo(Fiber* to) {
+  if (to == nullptr) return;
+  Fiber* from = to->from;
+  __sanitizer_start_switch_fiber(&from->fake_stack, to->stack_low, to->stack_top - to->stack_low);
+  const auto came_from = boost::context::detail::jump_fcontext(to->context, from);
+  static_cast<Fiber*>(came_from.data)->context = came_from.fctx;
+  __sanitizer_finish_switch_fiber(from->fake_stack, nullptr, nullptr);
+}
+#endif
+
 Fiber* FiberPool::Make() {
   void* memory = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
@@ -38,8 +49,8 @@ Fiber* FiberPool::Make() {
 void FiberPool::Reset(Fiber* fiber) {
 #if TINYVLLM_SIM_ASAN
   __asan_unpoison_memory_region(fiber->stack_low, fiber->stack_top - fiber->stack_low);
-  fiber->fake_stack = nullptr;
 #endif
+  fiber->fake_stack = nullptr;
   fiber->context = boost::context::detail::make_fcontext(
       fiber->stack_top, fiber->stack_top - fiber->stack_low, entry_);
 }

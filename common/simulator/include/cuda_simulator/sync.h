@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "../device_launch_parameters.h"
+#include "fiber.h"
 
 #define TINYVLLM_SIM_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
@@ -27,21 +28,50 @@ struct CurrentThread {
 };
 extern __thread CurrentThread current_thread TINYVLLM_SIM_TLS;
 
-// Waits for the whole block.
-void SyncThreads(const char* file, int line);
-// Waits for the whole block and returns how many threads gave true.
-int SyncThreadsCount(bool predicate, const char* file, int line);
-int ThreadsPerBlock();
+constexpr int kMaxWarpSize = 64;
 
-// Waits for the lanes of `mask` and returns what they gave, indexed by lane. `lanes` receives those
-// of the mask that exist. The values stay until this thread's next exchange.
-const uint64_t* WarpExchange(uint64_t mask, uint64_t value, const char* operation, const char* file,
-                             int line, uint64_t* lanes);
-void SyncWarp(uint64_t mask, const char* file, int line);
+// What the lanes of a mask gave, by lane, and which lanes they are: those of the mask that exist.
+struct Exchange {
+  uint64_t values[kMaxWarpSize];
+  uint64_t lanes;
+};
+
+// The engine's half of a wait: notes that this thread has arrived and returns the fiber to switch
+// to, null where this thread may go on.
+Fiber* ArriveAtBarrier(const char* file, int line);
+struct Vote {
+  Fiber* next;
+  const int* count;  // of true, once the switch has come back
+};
+Vote ArriveAndVote(bool predicate, const char* file, int line);
+struct Meeting {
+  Fiber* next;
+  const Exchange* exchange;  // complete once the switch has come back, until this thread's next one
+};
+Meeting ArriveInWarp(uint64_t mask, uint64_t value, const char* operation, const char* file,
+                     int line);
+
+// Waits for the whole block and returns how many of its threads gave true.
+TINYVLLM_SIM_INLINE int SyncThreadsCount(bool predicate, const char* file, int line) {
+  const Vote vote = ArriveAndVote(predicate, file, line);
+  SwitchTo(vote.next);
+  return *vote.count;
+}
+
+// Waits for the lanes of `mask`.
+TINYVLLM_SIM_INLINE const Exchange& WarpExchange(uint64_t mask, uint64_t value,
+                                                 const char* operation, const char* file,
+                                                 int line) {
+  const Meeting meeting = ArriveInWarp(mask, value, operation, file, line);
+  SwitchTo(meeting.next);
+  return *meeting.exchange;
+}
+
 // The lanes of this warp whose threads have not returned.
 uint64_t ActiveLanes();
 // Lets the other threads of the block go on (a thread that polls would starve them).
-void Yield();
+Fiber* ArriveAtYield();
+TINYVLLM_SIM_INLINE void Yield() { SwitchTo(ArriveAtYield()); }
 [[noreturn]] void Trap(const char* file, int line);
 [[noreturn]] void BadShuffleWidth(int width, const char* file, int line);
 
@@ -81,11 +111,10 @@ using ShuffledType = typename Shuffled<T>::Type;
 // What lane `source` gave. A lane outside the mask (or of a thread that does not exist) has no
 // defined value in CUDA: here all bits are set, which is NaN in floating point.
 template <typename T>
-T Shuffle(uint64_t mask, T value, unsigned source, const char* operation, const char* file,
-          int line) {
-  uint64_t lanes;
-  const uint64_t* values = WarpExchange(mask, ToBits(value), operation, file, line, &lanes);
-  return FromBits<T>(lanes >> source & 1 ? values[source] : ~uint64_t{0});
+TINYVLLM_SIM_INLINE T Shuffle(uint64_t mask, T value, unsigned source, const char* operation,
+                              const char* file, int line) {
+  const Exchange& given = WarpExchange(mask, ToBits(value), operation, file, line);
+  return FromBits<T>(given.lanes >> source & 1 ? given.values[source] : ~uint64_t{0});
 }
 
 inline void CheckShuffleWidth(int width, const char* file, int line) {
@@ -95,26 +124,27 @@ inline void CheckShuffleWidth(int width, const char* file, int line) {
 }
 
 template <typename T, typename Combine>
-T WarpReduce(uint64_t mask, T value, const char* operation, const char* file, int line,
-             Combine combine) {
-  uint64_t lanes;
-  const uint64_t* values = WarpExchange(mask, ToBits(value), operation, file, line, &lanes);
-  T result = FromBits<T>(values[__builtin_ctzll(lanes)]);
-  for (uint64_t rest = lanes & (lanes - 1); rest != 0; rest &= rest - 1) {
-    result = combine(result, FromBits<T>(values[__builtin_ctzll(rest)]));
+TINYVLLM_SIM_INLINE T WarpReduce(uint64_t mask, T value, const char* operation, const char* file,
+                                 int line, Combine combine) {
+  const Exchange& given = WarpExchange(mask, ToBits(value), operation, file, line);
+  T result = FromBits<T>(given.values[__builtin_ctzll(given.lanes)]);
+  for (uint64_t rest = given.lanes & (given.lanes - 1); rest != 0; rest &= rest - 1) {
+    result = combine(result, FromBits<T>(given.values[__builtin_ctzll(rest)]));
   }
   return result;
 }
 
+// The lanes that gave what this one gave.
 template <typename T>
-uint64_t WarpMatch(uint64_t mask, T value, const char* operation, const char* file, int line,
-                   uint64_t* lanes) {
+TINYVLLM_SIM_INLINE uint64_t WarpMatch(uint64_t mask, T value, const char* operation,
+                                       const char* file, int line, uint64_t* lanes) {
   const uint64_t bits = ToBits(value);
-  const uint64_t* values = WarpExchange(mask, bits, operation, file, line, lanes);
+  const Exchange& given = WarpExchange(mask, bits, operation, file, line);
+  *lanes = given.lanes;
   uint64_t equal = 0;
-  for (uint64_t rest = *lanes; rest != 0; rest &= rest - 1) {
+  for (uint64_t rest = given.lanes; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctzll(rest);
-    if (values[lane] == bits) equal |= uint64_t{1} << lane;
+    if (given.values[lane] == bits) equal |= uint64_t{1} << lane;
   }
   return equal;
 }
@@ -123,26 +153,30 @@ uint64_t WarpMatch(uint64_t mask, T value, const char* operation, const char* fi
 
 // --- The block.
 
-inline void __syncthreads(TINYVLLM_SIM_HERE) { tinyvllm::simulator::SyncThreads(file, line); }
-inline int __syncthreads_count(int predicate, TINYVLLM_SIM_HERE) {
+TINYVLLM_SIM_INLINE void __syncthreads(TINYVLLM_SIM_HERE) {
+  tinyvllm::simulator::SwitchTo(tinyvllm::simulator::ArriveAtBarrier(file, line));
+}
+TINYVLLM_SIM_INLINE int __syncthreads_count(int predicate, TINYVLLM_SIM_HERE) {
   return tinyvllm::simulator::SyncThreadsCount(predicate != 0, file, line);
 }
-inline int __syncthreads_and(int predicate, TINYVLLM_SIM_HERE) {
+TINYVLLM_SIM_INLINE int __syncthreads_and(int predicate, TINYVLLM_SIM_HERE) {
   return tinyvllm::simulator::SyncThreadsCount(predicate == 0, file, line) == 0;
 }
-inline int __syncthreads_or(int predicate, TINYVLLM_SIM_HERE) {
+TINYVLLM_SIM_INLINE int __syncthreads_or(int predicate, TINYVLLM_SIM_HERE) {
   return tinyvllm::simulator::SyncThreadsCount(predicate != 0, file, line) != 0;
 }
 
 // --- The warp.
 
-inline void __syncwarp(uint64_t mask = ~uint64_t{0}, TINYVLLM_SIM_HERE) {
-  tinyvllm::simulator::SyncWarp(mask, file, line);
+TINYVLLM_SIM_INLINE void __syncwarp(uint64_t mask = ~uint64_t{0}, TINYVLLM_SIM_HERE) {
+  tinyvllm::simulator::WarpExchange(mask, 0, "__syncwarp", file, line);
 }
 
 template <typename T>
-tinyvllm::simulator::ShuffledType<T> __shfl_sync(uint64_t mask, T value, int source_lane,
-                                                 int width = warpSize, TINYVLLM_SIM_HERE) {
+TINYVLLM_SIM_INLINE tinyvllm::simulator::ShuffledType<T> __shfl_sync(uint64_t mask, T value,
+                                                                     int source_lane,
+                                                                     int width = warpSize,
+                                                                     TINYVLLM_SIM_HERE) {
   using namespace tinyvllm::simulator;
   CheckShuffleWidth(width, file, line);
   const unsigned base = current_thread.lane & ~(width - 1);
@@ -151,8 +185,10 @@ tinyvllm::simulator::ShuffledType<T> __shfl_sync(uint64_t mask, T value, int sou
 }
 
 template <typename T>
-tinyvllm::simulator::ShuffledType<T> __shfl_up_sync(uint64_t mask, T value, unsigned delta,
-                                                    int width = warpSize, TINYVLLM_SIM_HERE) {
+TINYVLLM_SIM_INLINE tinyvllm::simulator::ShuffledType<T> __shfl_up_sync(uint64_t mask, T value,
+                                                                        unsigned delta,
+                                                                        int width = warpSize,
+                                                                        TINYVLLM_SIM_HERE) {
   using namespace tinyvllm::simulator;
   CheckShuffleWidth(width, file, line);
   const unsigned lane = current_thread.lane;
@@ -161,8 +197,10 @@ tinyvllm::simulator::ShuffledType<T> __shfl_up_sync(uint64_t mask, T value, unsi
 }
 
 template <typename T>
-tinyvllm::simulator::ShuffledType<T> __shfl_down_sync(uint64_t mask, T value, unsigned delta,
-                                                      int width = warpSize, TINYVLLM_SIM_HERE) {
+TINYVLLM_SIM_INLINE tinyvllm::simulator::ShuffledType<T> __shfl_down_sync(uint64_t mask, T value,
+                                                                          unsigned delta,
+                                                                          int width = warpSize,
+                                                                          TINYVLLM_SIM_HERE) {
   using namespace tinyvllm::simulator;
   CheckShuffleWidth(width, file, line);
   const unsigned lane = current_thread.lane;
@@ -172,8 +210,10 @@ tinyvllm::simulator::ShuffledType<T> __shfl_down_sync(uint64_t mask, T value, un
 }
 
 template <typename T>
-tinyvllm::simulator::ShuffledType<T> __shfl_xor_sync(uint64_t mask, T value, int lane_mask,
-                                                     int width = warpSize, TINYVLLM_SIM_HERE) {
+TINYVLLM_SIM_INLINE tinyvllm::simulator::ShuffledType<T> __shfl_xor_sync(uint64_t mask, T value,
+                                                                         int lane_mask,
+                                                                         int width = warpSize,
+                                                                         TINYVLLM_SIM_HERE) {
   using namespace tinyvllm::simulator;
   CheckShuffleWidth(width, file, line);
   const unsigned lane = current_thread.lane;
@@ -183,33 +223,34 @@ tinyvllm::simulator::ShuffledType<T> __shfl_xor_sync(uint64_t mask, T value, int
                                   file, line);
 }
 
-inline uint64_t __ballot_sync(uint64_t mask, int predicate, TINYVLLM_SIM_HERE) {
-  uint64_t lanes, ballot = 0;
-  const uint64_t* values =
-      tinyvllm::simulator::WarpExchange(mask, predicate != 0, "__ballot_sync", file, line, &lanes);
-  for (uint64_t rest = lanes; rest != 0; rest &= rest - 1) {
+TINYVLLM_SIM_INLINE uint64_t __ballot_sync(uint64_t mask, int predicate, TINYVLLM_SIM_HERE) {
+  const tinyvllm::simulator::Exchange& given =
+      tinyvllm::simulator::WarpExchange(mask, predicate != 0, "__ballot_sync", file, line);
+  uint64_t ballot = 0;
+  for (uint64_t rest = given.lanes; rest != 0; rest &= rest - 1) {
     const int lane = __builtin_ctzll(rest);
-    ballot |= values[lane] << lane;
+    ballot |= given.values[lane] << lane;
   }
   return ballot;
 }
-inline int __any_sync(uint64_t mask, int predicate, TINYVLLM_SIM_HERE) {
+TINYVLLM_SIM_INLINE int __any_sync(uint64_t mask, int predicate, TINYVLLM_SIM_HERE) {
   return tinyvllm::simulator::WarpReduce<int>(mask, predicate != 0, "__any_sync", file, line,
                                               [](int a, int b) { return a | b; });
 }
-inline int __all_sync(uint64_t mask, int predicate, TINYVLLM_SIM_HERE) {
+TINYVLLM_SIM_INLINE int __all_sync(uint64_t mask, int predicate, TINYVLLM_SIM_HERE) {
   return tinyvllm::simulator::WarpReduce<int>(mask, predicate != 0, "__all_sync", file, line,
                                               [](int a, int b) { return a & b; });
 }
-inline uint64_t __activemask() { return tinyvllm::simulator::ActiveLanes(); }
+TINYVLLM_SIM_INLINE uint64_t __activemask() { return tinyvllm::simulator::ActiveLanes(); }
 
 template <typename T>
-uint64_t __match_any_sync(uint64_t mask, T value, TINYVLLM_SIM_HERE) {
+TINYVLLM_SIM_INLINE uint64_t __match_any_sync(uint64_t mask, T value, TINYVLLM_SIM_HERE) {
   uint64_t lanes;
   return tinyvllm::simulator::WarpMatch(mask, value, "__match_any_sync", file, line, &lanes);
 }
 template <typename T>
-uint64_t __match_all_sync(uint64_t mask, T value, int* all_equal, TINYVLLM_SIM_HERE) {
+TINYVLLM_SIM_INLINE uint64_t __match_all_sync(uint64_t mask, T value, int* all_equal,
+                                              TINYVLLM_SIM_HERE) {
   uint64_t lanes;
   const uint64_t equal =
       tinyvllm::simulator::WarpMatch(mask, value, "__match_all_sync", file, line, &lanes);
@@ -218,7 +259,7 @@ uint64_t __match_all_sync(uint64_t mask, T value, int* all_equal, TINYVLLM_SIM_H
 }
 
 #define TINYVLLM_SIM_REDUCE(name, T, expression)                                         \
-  inline T name(uint64_t mask, T value, TINYVLLM_SIM_HERE) {                             \
+  TINYVLLM_SIM_INLINE T name(uint64_t mask, T value, TINYVLLM_SIM_HERE) {                \
     return tinyvllm::simulator::WarpReduce<T>(mask, value, #name, file, line,            \
                                               [](T a, T b) -> T { return expression; }); \
   }
@@ -232,7 +273,7 @@ TINYVLLM_SIM_REDUCE(__reduce_min_sync, int, a < b ? a : b)
 TINYVLLM_SIM_REDUCE(__reduce_max_sync, int, a > b ? a : b)
 #undef TINYVLLM_SIM_REDUCE
 // Sums wrap round, as on the GPU.
-inline int __reduce_add_sync(uint64_t mask, int value, TINYVLLM_SIM_HERE) {
+TINYVLLM_SIM_INLINE int __reduce_add_sync(uint64_t mask, int value, TINYVLLM_SIM_HERE) {
   return static_cast<int>(__reduce_add_sync(mask, static_cast<unsigned>(value), file, line));
 }
 
