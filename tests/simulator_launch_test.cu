@@ -114,8 +114,6 @@ class LaunchTest : public testing::Test {
 TEST_F(LaunchTest, Spellings) {
   Fill<<<1, 1>>>(out(), 1);
   EXPECT_EQ(Result(), 1);
-  Fill<<<1, 1>>>(out(), 2);
-  EXPECT_EQ(Result(), 2);
   ::launch_test::Fill<<<1, 1>>>(out(), 3);
   EXPECT_EQ(Result(), 3);
   inner::Fill<<<1, 1>>>(out(), 4);  // a template, deduced
@@ -131,16 +129,24 @@ TEST_F(LaunchTest, Spellings) {
   EXPECT_EQ(Result(), 7);
 }
 
+// clang-format off
+constexpr int kFirstLine = __LINE__;
 TEST_F(LaunchTest, OverManyLines) {
   inner::Fill<int,
               2>  // a comment with <<< in it
       <<<
           // the grid
           dim3(1),
-          /* the block: >>> */ dim3(1), 0>>>(out(), 4);
-  EXPECT_EQ(__LINE__, 144);
+          /* the block: >>> */ dim3(1),
+          0>>>(
+              out(),
+              4);
+  EXPECT_EQ(__LINE__, kFirstLine + 11);
   EXPECT_EQ(Result(), 8);
+  Fill <<< 1, 1 >>> (out(), 9);
+  EXPECT_EQ(Result(), 9);
 }
+// clang-format on
 
 TEST_F(LaunchTest, ThroughPointersAndMembers) {
   void (*pointer)(int*, int) = &inner::Fill<int, 3>;
