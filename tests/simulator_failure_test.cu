@@ -58,10 +58,13 @@ __global__ void DivergentKernel() {
   }
 }
 
+constexpr int kLaunchLine = __LINE__ + 1;
+void LaunchDivergent() { DivergentKernel<<<2, 64>>>(); }
+
 TEST(SimulatorFailure, BarriersAtDifferentPlaces) {
-  const std::string report = Report(cudaErrorLaunchFailure, [] { DivergentKernel<<<2, 64>>>(); });
+  const std::string report = Report(cudaErrorLaunchFailure, LaunchDivergent);
   ExpectContains(report,
-                 {"kernel DivergentKernel (launched at ", Line(__LINE__ - 1), "barrier divergence",
+                 {"kernel DivergentKernel (launched at ", Line(kLaunchLine), "barrier divergence",
                   Line(kDivergentLine), Line(kDivergentLine + 2), "block (", "thread ("});
 }
 

@@ -293,7 +293,8 @@ Fiber* BlockRunner::ArriveAtBarrier(const char* file, int line) {
   if (num_at_barrier_ > 0 && !SamePlace(file, line, barrier_file_, barrier_line_)) {
     Fail(cudaErrorLaunchFailure,
          "barrier divergence: this thread reached __syncthreads at " + Place(file, line) +
-             " while " + Count(num_at_barrier_) + " of its block wait at another one, " +
+             " while " + Count(num_at_barrier_) + " of its block wait" +
+             (num_at_barrier_ == 1 ? "s" : "") + " at another one, " +
              Place(barrier_file_, barrier_line_) + " (first: thread " + ThreadName(at_barrier_[0]) +
              "); every thread of a block must reach the same __syncthreads");
   }
