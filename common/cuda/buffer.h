@@ -41,7 +41,9 @@ class DeviceBuffer {
   // Copies the whole of `host`, which must be of the same size, and waits.
   void CopyFrom(const std::vector<T>& host) {
     Check(host.size() == size_, "DeviceBuffer: copy of ", host.size(), " elements into ", size_);
-    if (size_ > 0) CUDA_CHECK(cudaMemcpy(data_, host.data(), bytes(), cudaMemcpyHostToDevice));
+    if (size_ == 0) return;
+    CUDA_CHECK(cudaMemcpy(data_, host.data(), bytes(), cudaMemcpyHostToDevice));
+    WaitForDefaultStream();
   }
 
   std::vector<T> ToHost() const {
@@ -51,12 +53,18 @@ class DeviceBuffer {
   }
 
   // Sets every byte, for instance to 0xff (NaN in bf16 and f32) before a kernel whose every output
-  // must be written.
+  // must be written. Waits.
   void Fill(int byte) {
-    if (size_ > 0) CUDA_CHECK(cudaMemset(data_, byte, bytes()));
+    if (size_ == 0) return;
+    CUDA_CHECK(cudaMemset(data_, byte, bytes()));
+    WaitForDefaultStream();
   }
 
  private:
+  // cudaMemset, and cudaMemcpy from memory that is not pinned, may return before the device has
+  // done them, and a Stream does not wait for the default stream.
+  void WaitForDefaultStream() { CUDA_CHECK(cudaStreamSynchronize(nullptr)); }
+
   T* data_ = nullptr;
   size_t size_ = 0;
 };
