@@ -308,6 +308,19 @@ TEST(Merge, OneStepJoinsOnePair) {
   EXPECT_EQ(ids, (Ids{0, 10, 11, 11}));
 }
 
+// The worked example of docs/02_tokenizer.md.
+TEST(Bpe, JoinsCabanaByTheRulesOfBananaBandana) {
+  const Tokenizer tokenizer = Tokenizer::FromJson(SmallTokenizer({"a n", "b an", "an a"}).dump());
+  const auto pieces = [&](const char* word) {
+    std::vector<std::string> pieces;
+    for (const int id : tokenizer.Encode(word)) pieces.push_back(tokenizer.PieceBytes(id));
+    return pieces;
+  };
+  EXPECT_EQ(pieces("cabana"), (std::vector<std::string>{"c", "a", "ban", "a"}));
+  EXPECT_EQ(pieces("banana"), (std::vector<std::string>{"ban", "ana"}));
+  EXPECT_EQ(pieces("bandana"), (std::vector<std::string>{"ban", "d", "ana"}));
+}
+
 TEST(Bpe, IgnoreMergesTakesWholeWords) {
   // "abc" is a piece that the rules never reach from "abc": b and c join first.
   const std::vector<std::string> merges = {"b c", "a b", "ab c", "x abc"};
