@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -30,8 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The message of the Error that `call` throws; a failure when it throws none.
-template <typename Call>
-std::string ErrorOf(Call call) {
+std::string ErrorOf(const std::function<void()>& call) {
   try {
     call();
   } catch (const Error& error) {
@@ -43,8 +43,12 @@ std::string ErrorOf(Call call) {
   return "";
 }
 
-#define EXPECT_CONTAINS(text, part) \
-  EXPECT_NE((text).find(part), std::string::npos) << (text) << "\n  should say: " << (part)
+testing::AssertionResult Contains(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << text << "\n  should say: " << part;
+}
+
+#define EXPECT_CONTAINS(text, part) EXPECT_TRUE(Contains(text, part))
 
 std::string LittleEndian(uint64_t value) {
   std::string bytes(sizeof(value), '\0');

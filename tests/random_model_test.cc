@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -13,6 +14,7 @@
 #include "common/base/mapped_file.h"
 #include "lessons/01_safetensors/checkpoint.h"
 #include "lessons/01_safetensors/llama_tensors.h"
+#include "lessons/02_tokenizer/tokenizer.h"
 #include "tools/random_model/config.h"
 #include "tools/random_model/random_model.h"
 #include "tools/random_model/tokenizer.h"
@@ -24,8 +26,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 // The message of the Error that `call` throws; a failure when it throws none.
-template <typename Call>
-std::string ErrorOf(Call call) {
+std::string ErrorOf(const std::function<void()>& call) {
   try {
     call();
   } catch (const Error& error) {
@@ -35,8 +36,12 @@ std::string ErrorOf(Call call) {
   return "";
 }
 
-#define EXPECT_CONTAINS(text, part) \
-  EXPECT_NE((text).find(part), std::string::npos) << (text) << "\n  should say: " << (part)
+testing::AssertionResult Contains(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << text << "\n  should say: " << part;
+}
+
+#define EXPECT_CONTAINS(text, part) EXPECT_TRUE(Contains(text, part))
 
 std::string TempFolder(const std::string& name) {
   const auto* test = testing::UnitTest::GetInstance()->current_test_info();
@@ -307,6 +312,21 @@ TEST(RandomTokenizer, SpecialTokensAreLlama3s) {
   const SpecialTokens pocket(4096);
   EXPECT_EQ(pocket.begin_of_text(), 4080u);
   EXPECT_EQ(pocket.pad(), 4084u);
+}
+
+TEST(RandomTokenizer, EncodesEveryTextAndDecodesItAgain) {
+  for (const size_t size : {size_t{267}, size_t{1001}, size_t{128256}}) {
+    const Tokenizer tokenizer = Tokenizer::FromJson(MakeTokenizerJson(size));
+    EXPECT_EQ(tokenizer.vocab_size(), static_cast<int>(size));
+    for (const std::string text : {"", "What is 2+2?", "the  other\n\n  thing \t", "1234567",
+                                   "Hà Nội, 서울, 😀", "<|eot_id|>"}) {
+      EXPECT_EQ(tokenizer.Decode(tokenizer.Encode(text)), text) << size;
+    }
+    EXPECT_EQ(tokenizer.SpecialTokenId("<|eot_id|>"),
+              static_cast<int>(SpecialTokens(size).end_tokens()[2]));
+  }
+  const Tokenizer large = Tokenizer::FromJson(MakeTokenizerJson(128256));
+  EXPECT_LT(large.Encode(" the other station").size(), 14u);  // pieces, not bytes
 }
 
 }  // namespace
