@@ -162,8 +162,8 @@ TEST(SimulatorFailure, AShuffleWidthThatIsNoPowerOfTwo) {
 __global__ void AssertKernel(int limit) { assert(static_cast<int>(threadIdx.x) < limit); }
 
 TEST(SimulatorFailure, AnAssertInAKernel) {
-  const std::string report = Report(cudaErrorAssert, [] { AssertKernel<<<1, 8>>>(6); });
-  ExpectContains(report, {"kernel AssertKernel", "thread (6,0,0)", "assertion failed at ",
+  const std::string report = Report(cudaErrorAssert, [] { AssertKernel<<<1, 8>>>(7); });
+  ExpectContains(report, {"kernel AssertKernel", "thread (7,0,0)", "assertion failed at ",
                           "static_cast<int>(threadIdx.x) < limit"});
 }
 
@@ -293,20 +293,21 @@ __global__ void DivideKernel(int* out) { *out = 7 / *out; }
 
 TEST(SimulatorFailureDeathTest, StackOverflowNamesTheKernel) {
   DeviceBuffer<int> out(1);
-  EXPECT_DEATH((OverflowKernel<<<2, 3>>>(out.data())),
+  EXPECT_DEATH((OverflowKernel<<<2, 3>>>(out.data()), cudaDeviceSynchronize()),
                "kernel OverflowKernel .*thread \\(.*\n.*stack overflow");
 }
 
 TEST(SimulatorFailureDeathTest, WildAddressNamesTheKernel) {
   DeviceBuffer<int> out(1);
-  EXPECT_DEATH((WildKernel<<<1, 1>>>(out.data(), 1ll << 44)),
+  EXPECT_DEATH((WildKernel<<<1, 1>>>(out.data(), 1ll << 44), cudaDeviceSynchronize()),
                "kernel WildKernel .*\n.*where there is no memory");
 }
 
 TEST(SimulatorFailureDeathTest, DivisionByZeroNamesTheKernel) {
   DeviceBuffer<int> out(1);
   out.Fill(0);
-  EXPECT_DEATH((DivideKernel<<<1, 1>>>(out.data())), "kernel DivideKernel .*\n.*division by zero");
+  EXPECT_DEATH((DivideKernel<<<1, 1>>>(out.data()), cudaDeviceSynchronize()),
+               "kernel DivideKernel .*\n.*division by zero");
 }
 
 #else
@@ -339,7 +340,7 @@ TEST(SimulatorFailureDeathTest, AsanNamesKernelThreadAndLine) {
       "kernel GlobalKernel .*block \\(1,0,0\\), thread \\(31,0,0\\)(.|\n)*heap-buffer-overflow"
       "(.|\n)*simulator_failure_test.cu:" +
           std::to_string(kGlobalLine));
-  EXPECT_DEATH((DynamicKernel<<<1, 32, 128>>>(out.data())),
+  EXPECT_DEATH((DynamicKernel<<<1, 32, 128>>>(out.data()), cudaDeviceSynchronize()),
                "kernel DynamicKernel .*thread \\(31,0,0\\)(.|\n)*simulator_failure_test.cu:" +
                    std::to_string(kDynamicLine));
 }

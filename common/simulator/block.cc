@@ -240,7 +240,10 @@ int BlockRunner::Pick() {
 
 int BlockRunner::PickOrFail() {
   const int picked = Pick();
-  if (picked == -2) FailDeadlock();
+  if (picked == -2) {
+    FailDeadlock();
+    Leave();
+  }
   return picked;
 }
 
@@ -297,6 +300,7 @@ Fiber* BlockRunner::ArriveAtBarrier(const char* file, int line) {
              (num_at_barrier_ == 1 ? "s" : "") + " at another one, " +
              Place(barrier_file_, barrier_line_) + " (first: thread " + ThreadName(at_barrier_[0]) +
              "); every thread of a block must reach the same __syncthreads");
+    Leave();
   }
   barrier_file_ = file;
   barrier_line_ = line;
@@ -348,10 +352,16 @@ Meeting BlockRunner::ArriveInWarp(uint64_t mask, uint64_t value, const char* ope
   const int lane = static_cast<int>(current_thread.lane);
   const uint64_t bit = uint64_t{1} << lane;
   Warp& warp = warps_[self >> warp_shift_];
-  if (!(mask & bit)) FailMask(operation, file, line);
+  if (!(mask & bit)) {
+    FailMask(operation, file, line);
+    Leave();
+  }
   mask &= warp.exists;
   if (mask & warp.returned) {
-    if (!early_exit_) FailReturned(mask & warp.returned, operation, file, line);
+    if (!early_exit_) {
+      FailReturned(mask & warp.returned, operation, file, line);
+      Leave();
+    }
     mask &= ~warp.returned;
   }
   Group*& last = threads_[self].last_group;
@@ -363,6 +373,7 @@ Meeting BlockRunner::ArriveInWarp(uint64_t mask, uint64_t value, const char* ope
   if (group->arrived != 0 && group->operation != operation &&
       std::strcmp(group->operation, operation) != 0) {
     FailOperation(*group, operation, file, line);
+    Leave();
   }
   group->operation = operation;
   group->file = file;
@@ -424,6 +435,7 @@ void BlockRunner::RegisterShared(void* variable, size_t bytes, const char* name,
         "__shared__ " + std::string(name) + " at " + Place(file, line) + " brings the block to " +
             std::to_string(static_shared_bytes_) +
             " bytes of static shared memory; at most 49152 are possible (nvcc refuses the kernel)");
+    Leave();
   }
   if (poison_) std::memset(variable, 0xff, bytes);
 }
@@ -470,22 +482,20 @@ std::string BlockRunner::WaitersReport() const {
 }
 
 void BlockRunner::FailDeadlock() {
-  const bool barrier = num_at_barrier_ > 0;
-  GiveUp(
-      cudaErrorLaunchFailure,
-      "error in " + BlockName() + ":\n  " +
-          (barrier ? "barrier divergence: every thread of a block must reach the same __syncthreads"
-                   : "warp divergence: every thread named in the mask must take part") +
-          WaitersReport());
+  error_ = cudaErrorLaunchFailure;
+  report_ = "error in " + BlockName() + ":\n  " +
+            (num_at_barrier_ > 0
+                 ? "barrier divergence: every thread of a block must reach the same __syncthreads"
+                 : "warp divergence: every thread named in the mask must take part") +
+            WaitersReport();
 }
 
 void BlockRunner::Fail(cudaError_t error, const std::string& problem) {
-  GiveUp(error, "error in " + Where() + ":\n  " + problem);
+  error_ = error;
+  report_ = "error in " + Where() + ":\n  " + problem;
 }
 
-void BlockRunner::GiveUp(cudaError_t error, const std::string& report) {
-  error_ = error;
-  report_ = report;
+void BlockRunner::Leave() {
   for (;;) SwitchTo(Next(&main_));
 }
 
@@ -522,14 +532,17 @@ uint64_t ActiveLanes() { return Runner("__activemask").ActiveLanes(); }
 Fiber* ArriveAtYield() { return InsideKernel() ? this_runner->ArriveAtYield() : nullptr; }
 
 void Trap(const char* file, int line) {
-  Runner("__trap").Fail(cudaErrorLaunchFailure, "__trap at " + Place(file, line));
+  BlockRunner& runner = Runner("__trap");
+  runner.Fail(cudaErrorLaunchFailure, "__trap at " + Place(file, line));
+  runner.Leave();
 }
 
 void BadShuffleWidth(int width, const char* file, int line) {
-  Runner("a shuffle")
-      .Fail(cudaErrorLaunchFailure, "shuffle at " + Place(file, line) + ": width is " +
-                                        std::to_string(width) +
-                                        "; expected a power of two, at most the warp size");
+  BlockRunner& runner = Runner("a shuffle");
+  runner.Fail(cudaErrorLaunchFailure, "shuffle at " + Place(file, line) + ": width is " +
+                                          std::to_string(width) +
+                                          "; expected a power of two, at most the warp size");
+  runner.Leave();
 }
 
 void RegisterShared(void* variable, size_t bytes, const char* name, const char* file, int line) {

@@ -56,8 +56,11 @@ class BlockRunner {
   Fiber* ArriveAtYield();
   uint64_t ActiveLanes() const;
   void RegisterShared(void* variable, size_t bytes, const char* name, const char* file, int line);
-  // Gives the block up; the report names the kernel, the block and the thread, then the problem.
-  [[noreturn]] void Fail(cudaError_t error, const std::string& problem);
+  // Notes a failure; the report names the kernel, the block and the thread, then the problem.
+  // Leave() must follow, as a statement of its own: it gives up the block with all its stacks, and
+  // what the caller still holds on one is never freed.
+  void Fail(cudaError_t error, const std::string& problem);
+  [[noreturn]] void Leave();
 
   bool inside_kernel() const { return running_ != &main_; }
   // "kernel K (launched at FILE:LINE), block (x,y,z)"
@@ -130,12 +133,10 @@ class BlockRunner {
 
   std::string ThreadName(int thread) const;
   std::string WaitersReport() const;
-  [[noreturn]] void FailDeadlock();
-  [[noreturn]] void FailMask(const char* operation, const char* file, int line);
-  [[noreturn]] void FailReturned(uint64_t lanes, const char* operation, const char* file, int line);
-  [[noreturn]] void FailOperation(const Group& group, const char* operation, const char* file,
-                                  int line);
-  [[noreturn]] void GiveUp(cudaError_t error, const std::string& report);
+  void FailDeadlock();
+  void FailMask(const char* operation, const char* file, int line);
+  void FailReturned(uint64_t lanes, const char* operation, const char* file, int line);
+  void FailOperation(const Group& group, const char* operation, const char* file, int line);
 
   // Of the launch.
   const KernelLaunch* launch_ = nullptr;

@@ -98,6 +98,7 @@ extern "C" void __assert_fail(const char* expression, const char* file, unsigned
   if (runner != nullptr && runner->inside_kernel()) {
     runner->Fail(cudaErrorAssert, "assertion failed at " + std::string(file) + ":" +
                                       std::to_string(line) + " in " + function + ": " + expression);
+    runner->Leave();
   }
   std::fprintf(stderr, "%s:%u: %s: Assertion `%s' failed.\n", file, line, function, expression);
   std::abort();
