@@ -11,6 +11,7 @@
 #include "common/simulator/block.h"
 
 namespace tinyvllm::simulator {
+#if !TINYVLLM_SIM_ASAN
 namespace {
 
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE};
@@ -61,6 +62,8 @@ void OnSignal(int signal, siginfo_t* info, void*) {
 }
 
 }  // namespace
+
+#endif
 
 void InstallCrashReports() {
 #if !TINYVLLM_SIM_ASAN

@@ -58,7 +58,7 @@ constexpr int kPanelRows = 64;
 constexpr int kPanelColumns = 240;
 // Up to so many columns, bf16 rows are widened in registers, again for each column group; with more
 // it pays to widen a panel once.
-constexpr int kDirectColumns = 6;
+constexpr int kDirectColumns = 8;
 // A product with fewer multiplications is done before a helper has woken up.
 constexpr double kWorthHelpers = 1e6;
 
