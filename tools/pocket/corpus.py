@@ -13,27 +13,75 @@ import terms
 # ---- Sums -----------------------------------------------------------------------------------
 
 SUM_WORDINGS = [
-    "What is {a}+{b}?", "What is {a} + {b}?", "What's {a}+{b}?", "What is {a} plus {b}?", "How much is {a} plus {b}?",
-    "How much is {a}+{b}?", "How much is {a} + {b}?", "{a}+{b}", "{a} + {b}", "{a}+{b}=", "{a} + {b} =", "{a} + {b} = ?", "{a}+{b}=?",
-    "Add {a} and {b}.", "Add {a} to {b}.", "What is the sum of {a} and {b}?", "Calculate {a}+{b}.", "Calculate {a} + {b}.",
-    "Compute {a} + {b}.", "{a} plus {b}?", "{a} plus {b} is what?", "What do {a} and {b} make?", "Sum of {a} and {b}?",
-    "Can you add {a} and {b}?", "What do you get when you add {a} and {b}?", "{a} and {b} make how much?", "Please add {a} and {b}.",
-    "Tell me {a} + {b}.", "What does {a} + {b} equal?", "What is {a} added to {b}?", "If I add {a} and {b}, what do I get?",
-    "Work out {a} + {b}.", "Solve {a} + {b}.", "What does {a} plus {b} give?", "What is {a} and {b} together?", "What's {a} plus {b}?",
-    "Find {a}+{b}.", "How many are {a} and {b}?",
+    "What is {a}+{b}?",
+    "What is {a} + {b}?",
+    "What's {a}+{b}?",
+    "What is {a} plus {b}?",
+    "How much is {a} plus {b}?",
+    "How much is {a}+{b}?",
+    "How much is {a} + {b}?",
+    "{a}+{b}",
+    "{a} + {b}",
+    "{a}+{b}=",
+    "{a} + {b} =",
+    "{a} + {b} = ?",
+    "{a}+{b}=?",
+    "Add {a} and {b}.",
+    "Add {a} to {b}.",
+    "What is the sum of {a} and {b}?",
+    "Calculate {a}+{b}.",
+    "Calculate {a} + {b}.",
+    "Compute {a} + {b}.",
+    "{a} plus {b}?",
+    "{a} plus {b} is what?",
+    "What do {a} and {b} make?",
+    "Sum of {a} and {b}?",
+    "Can you add {a} and {b}?",
+    "What do you get when you add {a} and {b}?",
+    "{a} and {b} make how much?",
+    "Please add {a} and {b}.",
+    "Tell me {a} + {b}.",
+    "What does {a} + {b} equal?",
+    "What is {a} added to {b}?",
+    "If I add {a} and {b}, what do I get?",
+    "Work out {a} + {b}.",
+    "Solve {a} + {b}.",
+    "What does {a} plus {b} give?",
+    "What is {a} and {b} together?",
+    "What's {a} plus {b}?",
+    "Find {a}+{b}.",
+    "How many are {a} and {b}?",
 ]
 HELD_OUT_SUM_WORDINGS = [
-    "Could you tell me what {a} + {b} is?", "Please calculate the sum of {a} and {b}.", "How much do {a} and {b} make?",
+    "Could you tell me what {a} + {b} is?",
+    "Please calculate the sum of {a} and {b}.",
+    "How much do {a} and {b} make?",
     "I need the sum {a} + {b}.",
 ]
 WORD_PROBLEMS = [
     ("I have {a} {o} and get {b} more. How many {o} do I have?", "You have {c} {o}."),
     ("I have {a} {o}. You give me {b} more. How many do I have?", "You have {c} {o}."),
     ("{n} has {a} {o} and buys {b} more. How many {o} does {n} have?", "{n} has {c} {o}."),
-    ("There are {a} {o} in one box and {b} in another. How many {o} are there?", "There are {c} {o}."),
+    (
+        "There are {a} {o} in one box and {b} in another. How many {o} are there?",
+        "There are {c} {o}.",
+    ),
     ("{n} finds {a} {o} and then {b} more. How many {o} is that?", "That is {c} {o}."),
 ]
-OBJECTS = ["apples", "books", "coins", "pencils", "stones", "eggs", "cards", "shells", "toys", "nuts", "stamps", "balls"]
+OBJECTS = [
+    "apples",
+    "books",
+    "coins",
+    "pencils",
+    "stones",
+    "eggs",
+    "cards",
+    "shells",
+    "toys",
+    "nuts",
+    "stamps",
+    "balls",
+]
 PEOPLE = ["Tom", "Anna", "Ben", "Lena", "Sam", "Mia", "Paul", "Nora", "Max", "Eva"]
 
 
@@ -72,24 +120,74 @@ def arithmetic(rng):
             a, b = b, a
         if rng.random() < 0.4:
             a, b = sorted((rng.randrange(20), rng.randrange(20)), reverse=True)
-        wording = rng.choice(["What is {a}-{b}?", "What is {a} - {b}?", "What is {a} minus {b}?", "How much is {a} minus {b}?", "{a}-{b}",
-                              "{a} - {b} =", "{a}-{b}=?", "Subtract {b} from {a}.", "Take {b} away from {a}.", "Calculate {a} - {b}.",
-                              "What's {a}-{b}?", "What's {a} minus {b}?", "What is the difference of {a} and {b}?", "How much is {a}-{b}?"])
+        wording = rng.choice(
+            [
+                "What is {a}-{b}?",
+                "What is {a} - {b}?",
+                "What is {a} minus {b}?",
+                "How much is {a} minus {b}?",
+                "{a}-{b}",
+                "{a} - {b} =",
+                "{a}-{b}=?",
+                "Subtract {b} from {a}.",
+                "Take {b} away from {a}.",
+                "Calculate {a} - {b}.",
+                "What's {a}-{b}?",
+                "What's {a} minus {b}?",
+                "What is the difference of {a} and {b}?",
+                "How much is {a}-{b}?",
+            ]
+        )
         return wording.format(a=a, b=b), f"{a} - {b} = {a - b}."
     elif kind < 0.975:
         a, b = rng.randrange(13), rng.randrange(13)
-        wording = rng.choice(["What is {a} times {b}?", "What is {a}*{b}?", "What is {a} * {b}?", "What is {a} x {b}?", "How much is {a} times {b}?",
-                              "{a}*{b}", "{a} * {b} =", "{a}x{b}=?", "Multiply {a} and {b}.", "Multiply {a} by {b}.", "What's {a} times {b}?",
-                              "Calculate {a} * {b}.", "What is the product of {a} and {b}?", "How much is {a}*{b}?"])
+        wording = rng.choice(
+            [
+                "What is {a} times {b}?",
+                "What is {a}*{b}?",
+                "What is {a} * {b}?",
+                "What is {a} x {b}?",
+                "How much is {a} times {b}?",
+                "{a}*{b}",
+                "{a} * {b} =",
+                "{a}x{b}=?",
+                "Multiply {a} and {b}.",
+                "Multiply {a} by {b}.",
+                "What's {a} times {b}?",
+                "Calculate {a} * {b}.",
+                "What is the product of {a} and {b}?",
+                "How much is {a}*{b}?",
+            ]
+        )
         return wording.format(a=a, b=b), f"{a} x {b} = {a * b}."
     else:
         b, c = rng.randrange(1, 13), rng.randrange(13)
-        wording = rng.choice(["What is {a} divided by {b}?", "What is {a}/{b}?", "What is {a} / {b}?", "How much is {a} divided by {b}?",
-                              "Divide {a} by {b}.", "{a}/{b}", "{a} / {b} ="])
+        wording = rng.choice(
+            [
+                "What is {a} divided by {b}?",
+                "What is {a}/{b}?",
+                "What is {a} / {b}?",
+                "How much is {a} divided by {b}?",
+                "Divide {a} by {b}.",
+                "{a}/{b}",
+                "{a} / {b} =",
+            ]
+        )
         return wording.format(a=b * c, b=b), f"{b * c} / {b} = {c}."
     if kind < 0.03:  # three numbers
         numbers = [rng.randrange(10) for _ in range(3)]
-        wording = rng.choice(["What is {s}?", "{s}", "{s} =", "Add {l}.", "How much is {s}?", "What is the sum of {l}?", "Calculate {s}.", "What's {s}?"])
+        wording = rng.choice(
+            [
+                "What is {s}?",
+                "{s}",
+                "{s} =",
+                "Add {l}.",
+                "How much is {s}?",
+                "What is the sum of {l}?",
+                "Calculate {s}.",
+                "What's {s}?",
+            ]
+        )
         joint = rng.choice([" + ", "+"])
         text = wording.format(s=joint.join(map(str, numbers)), l="{}, {} and {}".format(*numbers))
         return text, " + ".join(map(str, numbers)) + f" = {sum(numbers)}."
@@ -113,8 +211,23 @@ FAMILIES = everyday.families()
 FAMILY_WEIGHTS = []
 for _family in FAMILIES:
     FAMILY_WEIGHTS.append(_family.weight + (FAMILY_WEIGHTS[-1] if FAMILY_WEIGHTS else 0.0))
-FOLLOW_UPS = {"color": "{t}", "capital": "{c}", "opposite": "{w}", "sound": "{a}", "legs": "{a}", "food": "{a}"}
-FOLLOW_UP_WORDINGS = ["And {x}?", "What about {x}?", "How about {x}?", "And of {x}?", "{x}?", "And what about {x}?", "Now {x}."]
+FOLLOW_UPS = {
+    "color": "{t}",
+    "capital": "{c}",
+    "opposite": "{w}",
+    "sound": "{a}",
+    "legs": "{a}",
+    "food": "{a}",
+}
+FOLLOW_UP_WORDINGS = [
+    "And {x}?",
+    "What about {x}?",
+    "How about {x}?",
+    "And of {x}?",
+    "{x}?",
+    "And what about {x}?",
+    "Now {x}.",
+]
 
 
 def fill(wording, slots):
@@ -137,8 +250,19 @@ def follow_up(rng, family):
 def term_slots(entry, name):
     names, art, _ = entry
     if name != names[0] and art in ("a", "an"):
-        art = "an" if name[0].lower() in "aeiou" or name in ("SM", "LLM", "MLP", "EOS token", "eot token") else "a"
-        if name.endswith("s") or name in ("__syncthreads", "syncthreads", "tiling", "coalescing", "fusion", "OOM"):
+        art = (
+            "an"
+            if name[0].lower() in "aeiou" or name in ("SM", "LLM", "MLP", "EOS token", "eot token")
+            else "a"
+        )
+        if name.endswith("s") or name in (
+            "__syncthreads",
+            "syncthreads",
+            "tiling",
+            "coalescing",
+            "fusion",
+            "OOM",
+        ):
             art = ""
     return {"a": f"{art} {name}".strip(), "n": name}
 
@@ -166,9 +290,34 @@ def unknown(rng):
 
 # ---- How people type ------------------------------------------------------------------------
 
-PREFIXES = ["Hello! ", "Hi! ", "Hey, ", "Quick question: ", "Question: ", "Please: ", "Tell me: ", "I have a question. ", "Excuse me, ",
-            "One more: ", "Hi, ", "So, ", "OK, ", "Hello, ", "Please answer: ", "Well, "]
-SUFFIXES = [" Thanks!", " Thank you.", " please", ", please", " Please.", " Please answer briefly.", " Thank you!", " Be brief."]
+PREFIXES = [
+    "Hello! ",
+    "Hi! ",
+    "Hey, ",
+    "Quick question: ",
+    "Question: ",
+    "Please: ",
+    "Tell me: ",
+    "I have a question. ",
+    "Excuse me, ",
+    "One more: ",
+    "Hi, ",
+    "So, ",
+    "OK, ",
+    "Hello, ",
+    "Please answer: ",
+    "Well, ",
+]
+SUFFIXES = [
+    " Thanks!",
+    " Thank you.",
+    " please",
+    ", please",
+    " Please.",
+    " Please answer briefly.",
+    " Thank you!",
+    " Be brief.",
+]
 
 
 def misspell(rng, text):
@@ -179,7 +328,7 @@ def misspell(rng, text):
     i = rng.choice(long_words)
     w = words[i]
     k = rng.randrange(1, len(w) - 1)
-    words[i] = w[:k] + w[k + 1] + w[k] + w[k + 2:] if rng.random() < 0.5 else w[:k] + w[k + 1:]
+    words[i] = w[:k] + w[k + 1] + w[k] + w[k + 2 :] if rng.random() < 0.5 else w[:k] + w[k + 1 :]
     return " ".join(words)
 
 
@@ -216,6 +365,7 @@ def as_typed(rng, text, exact=0.42):
 
 
 # ---- Documents ------------------------------------------------------------------------------
+
 
 def exchange(rng, allow_story):
     kind = rng.random()

@@ -80,19 +80,23 @@ def make_shard(job):
     seed, count, tokenizer_path = job
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     tokenizer = Tokenizer.from_file(tokenizer_path)
-    begin_answer = tokenizer.encode(f"{chat.START_HEADER}assistant{chat.END_HEADER}\n\n", add_special_tokens=False).ids
+    begin_answer = tokenizer.encode(
+        f"{chat.START_HEADER}assistant{chat.END_HEADER}\n\n", add_special_tokens=False
+    ).ids
     end_of_turn = tokenizer.token_to_id(chat.END_OF_TURN)
     ids, weights, lengths = [], [], []
     texts = [chat.render(messages) for messages in corpus.documents(seed, count)]
     for first in range(0, len(texts), 4096):
-        for encoding in tokenizer.encode_batch(texts[first:first + 4096], add_special_tokens=False):
+        for encoding in tokenizer.encode_batch(
+            texts[first : first + 4096], add_special_tokens=False
+        ):
             document = encoding.ids
             if len(document) > LONGEST:
                 continue
             weight = [PROMPT_WEIGHT] * len(document)
             at = 0
             while at < len(document):
-                if document[at:at + len(begin_answer)] == begin_answer:
+                if document[at : at + len(begin_answer)] == begin_answer:
                     at += len(begin_answer)
                     end = document.index(end_of_turn, at) + 1
                     weight[at:end] = [STORY_WEIGHT if end - at > STORY_TOKENS else 1.0] * (end - at)
@@ -120,7 +124,7 @@ def batches(lengths, steps, seed):
     for _ in range(steps):
         if at + BATCH_DOCUMENTS > len(order):
             order, at = rng.permutation(len(lengths)), 0
-        candidates = order[at:at + BATCH_DOCUMENTS]
+        candidates = order[at : at + BATCH_DOCUMENTS]
         count = int(np.searchsorted(np.cumsum(lengths[candidates]), BATCH_TOKENS, side="right"))
         at += count
         chosen = candidates[:count]
@@ -141,7 +145,7 @@ def layout(starts, lengths):
     has_next[ends - 1] = 0.0
     offsets = np.full(BATCH_DOCUMENTS + 2, BATCH_TOKENS, np.int32)
     offsets[0] = 0
-    offsets[1:1 + len(ends)] = ends
+    offsets[1 : 1 + len(ends)] = ends
     # The padding stands in documents of at most LONGEST tokens.
     pad, k = total, 1 + len(ends)
     while pad < BATCH_TOKENS and k < BATCH_DOCUMENTS + 1:
@@ -163,7 +167,8 @@ def rotation_table(config):
     high = scaling["original_max_position_embeddings"] / scaling["high_freq_factor"]
     slow = frequency / scaling["factor"]
     share = (scaling["original_max_position_embeddings"] / length - scaling["low_freq_factor"]) / (
-        scaling["high_freq_factor"] - scaling["low_freq_factor"])
+        scaling["high_freq_factor"] - scaling["low_freq_factor"]
+    )
     between = (1 - share) * slow + share * frequency
     frequency = torch.where(length > low, slow, torch.where(length < high, frequency, between))
     angle = torch.arange(LONGEST, dtype=torch.float32)[:, None] * frequency[None, :]
@@ -174,10 +179,15 @@ def attend(q, k, v, offsets):
     """Causal attention inside each document. q, k, v: (tokens, heads, head_dim)."""
     if q.is_cuda:
         from torch.nn.attention.varlen import varlen_attn
+
         return varlen_attn(q, k, v, offsets, offsets, LONGEST, LONGEST, window_size=(-1, 0))
-    document = torch.searchsorted(offsets[1:].contiguous(), torch.arange(len(q), dtype=torch.int32), right=True)
+    document = torch.searchsorted(
+        offsets[1:].contiguous(), torch.arange(len(q), dtype=torch.int32), right=True
+    )
     mask = (document[:, None] == document[None, :]).tril()
-    out = F.scaled_dot_product_attention(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1), attn_mask=mask)
+    out = F.scaled_dot_product_attention(
+        q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1), attn_mask=mask
+    )
     return out.transpose(0, 1)
 
 
@@ -185,7 +195,11 @@ class Layer(torch.nn.Module):
     def __init__(self, config):
         super().__init__()
         hidden, inner, dim = config["hidden_size"], config["intermediate_size"], config["head_dim"]
-        self.heads, self.kv_heads, self.dim = config["num_attention_heads"], config["num_key_value_heads"], dim
+        self.heads, self.kv_heads, self.dim = (
+            config["num_attention_heads"],
+            config["num_key_value_heads"],
+            dim,
+        )
         self.eps = config["rms_norm_eps"]
         self.input_layernorm = torch.nn.Parameter(torch.ones(hidden))
         self.post_attention_layernorm = torch.nn.Parameter(torch.ones(hidden))
@@ -202,15 +216,21 @@ class Layer(torch.nn.Module):
     def forward(self, x, cos, sin, offsets):
         tokens = x.shape[0]
         h = norm(x, self.input_layernorm, self.eps)
-        q = rotate(F.linear(h, self.q_proj.to(h.dtype)).view(tokens, self.heads, self.dim), cos, sin)
-        k = rotate(F.linear(h, self.k_proj.to(h.dtype)).view(tokens, self.kv_heads, self.dim), cos, sin)
+        q = rotate(
+            F.linear(h, self.q_proj.to(h.dtype)).view(tokens, self.heads, self.dim), cos, sin
+        )
+        k = rotate(
+            F.linear(h, self.k_proj.to(h.dtype)).view(tokens, self.kv_heads, self.dim), cos, sin
+        )
         v = F.linear(h, self.v_proj.to(h.dtype)).view(tokens, self.kv_heads, self.dim)
         group = self.heads // self.kv_heads
         a = attend(q, k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1), offsets)
         x = x + F.linear(a.reshape(tokens, -1), self.o_proj.to(h.dtype))
         h = norm(x, self.post_attention_layernorm, self.eps)
         gate = F.silu(F.linear(h, self.gate_proj.to(h.dtype)))
-        return x + F.linear(gate * F.linear(h, self.up_proj.to(h.dtype)), self.down_proj.to(h.dtype))
+        return x + F.linear(
+            gate * F.linear(h, self.up_proj.to(h.dtype)), self.down_proj.to(h.dtype)
+        )
 
 
 def norm(x, weight, eps):
@@ -232,7 +252,9 @@ class Pocket(torch.nn.Module):
         super().__init__()
         self.dtype = dtype
         self.eps = config["rms_norm_eps"]
-        self.embed_tokens = torch.nn.Parameter(torch.randn(config["vocab_size"], config["hidden_size"]) * config["initializer_range"])
+        self.embed_tokens = torch.nn.Parameter(
+            torch.randn(config["vocab_size"], config["hidden_size"]) * config["initializer_range"]
+        )
         self.layers = torch.nn.ModuleList(Layer(config) for _ in range(config["num_hidden_layers"]))
         self.norm = torch.nn.Parameter(torch.ones(config["hidden_size"]))
         cos, sin = rotation_table(config)
@@ -255,16 +277,26 @@ def tensors(model):
     result = {"model.embed_tokens.weight": model.embed_tokens, "model.norm.weight": model.norm}
     for i, layer in enumerate(model.layers):
         for name, parameter in layer.named_parameters():
-            part = "" if name.endswith("layernorm") else "mlp." if name in ("gate_proj", "up_proj", "down_proj") else "self_attn."
+            part = (
+                ""
+                if name.endswith("layernorm")
+                else "mlp." if name in ("gate_proj", "up_proj", "down_proj") else "self_attn."
+            )
             result[f"model.layers.{i}.{part}{name}.weight"] = parameter
-    return {name: t.detach().to(torch.bfloat16).cpu().contiguous() for name, t in sorted(result.items())}
+    return {
+        name: t.detach().to(torch.bfloat16).cpu().contiguous() for name, t in sorted(result.items())
+    }
 
 
 def save(model, config, out):
     os.makedirs(out, exist_ok=True)
     save_file(tensors(model), os.path.join(out, "model.safetensors"), metadata={"format": "pt"})
-    generation = {"bos_token_id": config["bos_token_id"], "do_sample": False, "eos_token_id": config["eos_token_id"],
-                  "pad_token_id": config["pad_token_id"]}
+    generation = {
+        "bos_token_id": config["bos_token_id"],
+        "do_sample": False,
+        "eos_token_id": config["eos_token_id"],
+        "pad_token_id": config["pad_token_id"],
+    }
     for name, value in (("config.json", config), ("generation_config.json", generation)):
         with open(os.path.join(out, name), "w", encoding="utf-8") as file:
             json.dump(value, file, indent=2)
@@ -278,17 +310,26 @@ def complete_config(tokenizer):
     config = dict(CONFIG)
     config["vocab_size"] = tokenizer.get_vocab_size()
     config["bos_token_id"] = tokenizer.token_to_id(chat.BEGIN_OF_TEXT)
-    config["eos_token_id"] = [tokenizer.token_to_id(t) for t in (chat.END_OF_TEXT, chat.END_OF_MESSAGE, chat.END_OF_TURN)]
+    config["eos_token_id"] = [
+        tokenizer.token_to_id(t) for t in (chat.END_OF_TEXT, chat.END_OF_MESSAGE, chat.END_OF_TURN)
+    ]
     config["pad_token_id"] = tokenizer.token_to_id(chat.PAD)
     return config
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", default="models/pocket")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--documents", type=int, default=DOCUMENTS)
-    parser.add_argument("--max-seconds", type=float, default=420.0, help="of training; ends the schedule early on a slower machine")
+    parser.add_argument(
+        "--max-seconds",
+        type=float,
+        default=420.0,
+        help="of training; ends the schedule early on a slower machine",
+    )
     parser.add_argument("--no-compile", action="store_true")
     arguments = parser.parse_args()
 
@@ -296,7 +337,10 @@ def main():
     tokenizer_path = os.path.join(arguments.out, "tokenizer.json")
     config = complete_config(Tokenizer.from_file(tokenizer_path))
     ids, weights, lengths = make_corpus(tokenizer_path, arguments.documents, SEED)
-    print(f"corpus: {len(lengths):,} documents, {len(ids):,} tokens, {time.time() - began:.0f} s", flush=True)
+    print(
+        f"corpus: {len(lengths):,} documents, {len(ids):,} tokens, {time.time() - began:.0f} s",
+        flush=True,
+    )
 
     torch.manual_seed(SEED)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -305,9 +349,19 @@ def main():
     ids, weights = torch.from_numpy(ids).to(device), torch.from_numpy(weights).to(device)
     matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and n != "embed_tokens"]
     others = [p for n, p in model.named_parameters() if p.ndim != 2 or n == "embed_tokens"]
-    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": others, "weight_decay": 0.0}],
-                                  lr=PEAK_RATE, betas=(0.9, 0.95), eps=1e-9, fused=device == "cuda")
-    step_loss = model if arguments.no_compile or device == "cpu" else torch.compile(model, dynamic=False)
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": matrices, "weight_decay": WEIGHT_DECAY},
+            {"params": others, "weight_decay": 0.0},
+        ],
+        lr=PEAK_RATE,
+        betas=(0.9, 0.95),
+        eps=1e-9,
+        fused=device == "cuda",
+    )
+    step_loss = (
+        model if arguments.no_compile or device == "cpu" else torch.compile(model, dynamic=False)
+    )
 
     started, saved = time.time(), time.time()
     for step, (starts, counts) in enumerate(batches(lengths, arguments.steps, SEED)):
@@ -315,23 +369,40 @@ def main():
         if progress >= 1.0:
             print(f"stopped by --max-seconds after {step} steps", flush=True)
             break
-        rate = PEAK_RATE * min(1.0, (step + 1) / WARMUP) * min(1.0, (1.0 - progress) / 0.6)  # flat, then linear to zero
+        rate = (
+            PEAK_RATE * min(1.0, (step + 1) / WARMUP) * min(1.0, (1.0 - progress) / 0.6)
+        )  # flat, then linear to zero
         for group in optimizer.param_groups:
             group["lr"] = rate
-        index, position, has_next, offsets = (torch.from_numpy(a).to(device, non_blocking=True) for a in layout(starts, counts))
+        index, position, has_next, offsets = (
+            torch.from_numpy(a).to(device, non_blocking=True) for a in layout(starts, counts)
+        )
         following = (index + 1).clamp_(max=len(ids) - 1)
-        loss = step_loss(ids[index].long(), position, offsets, ids[following].long(), weights[following].float() * has_next)
+        loss = step_loss(
+            ids[index].long(),
+            position,
+            offsets,
+            ids[following].long(),
+            weights[following].float() * has_next,
+        )
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if step % 200 == 0 or step + 1 == arguments.steps:
-            print(f"step {step:5d}  loss {loss.item():.4f}  rate {rate:.2e}  {time.time() - started:6.1f} s", flush=True)
+            print(
+                f"step {step:5d}  loss {loss.item():.4f}  rate {rate:.2e}"
+                f"  {time.time() - started:6.1f} s",
+                flush=True,
+            )
             if time.time() - saved > 60:
                 save(model, config, arguments.out)
                 saved = time.time()
     save(model, config, arguments.out)
-    print(f"done in {time.time() - began:.0f} s, {time.time() - started:.0f} s of them training", flush=True)
+    print(
+        f"done in {time.time() - began:.0f} s, {time.time() - started:.0f} s of them training",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -20,30 +20,84 @@ from transformers.models.llama import modeling_llama
 
 GENERATED = 64  # tokens of a greedy continuation, at most
 
-# name: (messages or a raw text, every how many positions the logits are kept, layers whose activations are kept)
+# name: (messages or a raw text, every how many positions the logits are kept, layers whose
+# activations are kept)
 POCKET_CASES = {
     "pocket_sum": ([("user", "What is 2+2?")], 1, (0, 5)),
     "pocket_raw": ("A warp is a group of", 1, ()),
-    "pocket_chat": ([("system", "You are a helpful assistant."), ("user", "What is the capital of France?"),
-                     ("assistant", "The capital of France is Paris."), ("user", "And Japan?"),
-                     ("assistant", "The capital of Japan is Tokyo."), ("user", "What does prefill mean?")], 4, ()),
+    "pocket_chat": (
+        [
+            ("system", "You are a helpful assistant."),
+            ("user", "What is the capital of France?"),
+            ("assistant", "The capital of France is Paris."),
+            ("user", "And Japan?"),
+            ("assistant", "The capital of Japan is Tokyo."),
+            ("user", "What does prefill mean?"),
+        ],
+        4,
+        (),
+    ),
     "pocket_story": ([("user", "Tell me a short story about a robot and a lighthouse.")], 8, ()),
 }
-STORY_TOKENS = 200  # pocket_story: the prompt and as much of the model's own story as fills this many tokens
+STORY_TOKENS = (
+    200  # pocket_story: the prompt and as much of the model's own story as fills this many tokens
+)
 
-LLAMA3_SCALING = {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"}
+LLAMA3_SCALING = {
+    "factor": 32.0,
+    "high_freq_factor": 4.0,
+    "low_freq_factor": 1.0,
+    "original_max_position_embeddings": 8192,
+    "rope_type": "llama3",
+}
 
 # Random models whose shapes an engine could get wrong. Written as config.json says it, old and new.
 ODD_MODELS = {
-    "explicit_head_dim": dict(hidden_size=144, head_dim=32, num_attention_heads=9, num_key_value_heads=3, intermediate_size=136,
-                              num_hidden_layers=2, vocab_size=205, tie_word_embeddings=False, rope_theta=500000.0, rope_scaling=LLAMA3_SCALING),
-    "rope_parameters": dict(hidden_size=64, head_dim=64, num_attention_heads=4, num_key_value_heads=1, intermediate_size=112,
-                            num_hidden_layers=2, vocab_size=131, tie_word_embeddings=True,
-                            rope_parameters=dict(LLAMA3_SCALING, rope_theta=500000.0)),
-    "no_scaling": dict(hidden_size=160, num_attention_heads=5, num_key_value_heads=5, intermediate_size=200, num_hidden_layers=2,
-                       vocab_size=99, tie_word_embeddings=False, rope_theta=10000.0),
-    "wide_heads": dict(hidden_size=80, head_dim=128, num_attention_heads=8, num_key_value_heads=1, intermediate_size=72,
-                       num_hidden_layers=1, vocab_size=150, tie_word_embeddings=True, rope_theta=500000.0, rope_scaling=LLAMA3_SCALING),
+    "explicit_head_dim": dict(
+        hidden_size=144,
+        head_dim=32,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        intermediate_size=136,
+        num_hidden_layers=2,
+        vocab_size=205,
+        tie_word_embeddings=False,
+        rope_theta=500000.0,
+        rope_scaling=LLAMA3_SCALING,
+    ),
+    "rope_parameters": dict(
+        hidden_size=64,
+        head_dim=64,
+        num_attention_heads=4,
+        num_key_value_heads=1,
+        intermediate_size=112,
+        num_hidden_layers=2,
+        vocab_size=131,
+        tie_word_embeddings=True,
+        rope_parameters=dict(LLAMA3_SCALING, rope_theta=500000.0),
+    ),
+    "no_scaling": dict(
+        hidden_size=160,
+        num_attention_heads=5,
+        num_key_value_heads=5,
+        intermediate_size=200,
+        num_hidden_layers=2,
+        vocab_size=99,
+        tie_word_embeddings=False,
+        rope_theta=10000.0,
+    ),
+    "wide_heads": dict(
+        hidden_size=80,
+        head_dim=128,
+        num_attention_heads=8,
+        num_key_value_heads=1,
+        intermediate_size=72,
+        num_hidden_layers=1,
+        vocab_size=150,
+        tie_word_embeddings=True,
+        rope_theta=500000.0,
+        rope_scaling=LLAMA3_SCALING,
+    ),
 }
 ODD_PROMPT = 24  # tokens
 FAR_POSITIONS = [0, 1, 100, 5000]
@@ -56,10 +110,12 @@ def load(folder, dtype):
 
 @torch.no_grad()
 def logits_of(model, ids, positions=None):
-    """(tokens, vocabulary). The mask is all ones, so that explicit positions change only the rotation."""
+    """(tokens, vocabulary). The mask is all ones: explicit positions change only the rotation."""
     ids = torch.tensor([ids])
     positions = None if positions is None else torch.tensor([positions])
-    return model(input_ids=ids, position_ids=positions, attention_mask=torch.ones_like(ids), use_cache=False).logits[0]
+    return model(
+        input_ids=ids, position_ids=positions, attention_mask=torch.ones_like(ids), use_cache=False
+    ).logits[0]
 
 
 @torch.no_grad()
@@ -82,7 +138,13 @@ def activations_of(model, ids, layers):
         seen[name] = value.detach().reshape(len(ids), -1).clone()
 
     def on_output(module, name):
-        hooks.append(module.register_forward_hook(lambda _, inputs, output: keep(name, output[0] if isinstance(output, tuple) else output)))
+        hooks.append(
+            module.register_forward_hook(
+                lambda _, inputs, output: keep(
+                    name, output[0] if isinstance(output, tuple) else output
+                )
+            )
+        )
 
     def on_input(module, name):
         hooks.append(module.register_forward_pre_hook(lambda _, inputs: keep(name, inputs[0])))
@@ -147,31 +209,48 @@ def run_case(full, half, ids, ends, every=1, layers=(), generate=GENERATED):
     """The tensors of one prompt."""
     logits, bf16_logits = logits_of(full, ids), logits_of(half, ids)
     kept = sorted(set(range(len(ids) - 1, -1, -every)))
-    tensors = {"token_ids": int32(ids), "logit_positions": int32(kept),
-               "logits.f32": logits[kept].contiguous(), "logits.bf16": bf16_logits[kept].contiguous()}
-    tensors.update({"positions." + name: value for name, value in compare(logits, bf16_logits).items()})
+    tensors = {
+        "token_ids": int32(ids),
+        "logit_positions": int32(kept),
+        "logits.f32": logits[kept].contiguous(),
+        "logits.bf16": bf16_logits[kept].contiguous(),
+    }
+    tensors.update(
+        {"positions." + name: value for name, value in compare(logits, bf16_logits).items()}
+    )
     for label, model in (("f32", full), ("bf16", half)):
         if layers:
-            tensors.update({f"{name}.{label}": value for name, value in activations_of(model, ids, layers).items()})
+            tensors.update(
+                {
+                    f"{name}.{label}": value
+                    for name, value in activations_of(model, ids, layers).items()
+                }
+            )
         tensors[f"generated.{label}"] = int32(greedy(model, ids, ends, generate))
     # Along the f32 run's own continuation: where its choice is sure, an engine must make the same.
     continued = ids + tensors["generated.f32"].tolist()
     along = compare(logits_of(full, continued), logits_of(half, continued))
     for name in ("gap", "bf16_max_error"):
-        tensors["generated." + name] = along[name][len(ids) - 1:-1].contiguous()
+        tensors["generated." + name] = along[name][len(ids) - 1 : -1].contiguous()
     return tensors
 
 
 def write(tensors, path, metadata):
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata=metadata)
+    save_file(
+        {name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata=metadata
+    )
     os.chmod(path, 0o644)
 
 
 def report(name, tensors, path):
     error, norm = tensors["positions.bf16_error"].norm(), tensors["positions.norm"].norm()
     same = tensors["generated.f32"].tolist() == tensors["generated.bf16"].tolist()
-    print(f"{name:20s} {len(tensors['token_ids']):4d} tokens  bf16 error {error / norm:.5f}  greedy {'same' if same else 'differs'}"
-          f"  smallest gap {tensors['generated.gap'].min():.3f}  {os.path.getsize(path) / 1024:7.0f} KiB")
+    print(
+        f"{name:20s} {len(tensors['token_ids']):4d} tokens  bf16 error {error / norm:.5f}"
+        f"  greedy {'same' if same else 'differs'}"
+        f"  smallest gap {tensors['generated.gap'].min():.3f}"
+        f"  {os.path.getsize(path) / 1024:7.0f} KiB"
+    )
 
 
 def pocket(folder, cases, out):
@@ -183,7 +262,9 @@ def pocket(folder, cases, out):
             text = tokenizer.bos_token + prompt
         else:
             messages = [{"role": role, "content": content} for role, content in prompt]
-            text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            text = tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True
+            )
         ids = tokenizer.encode(text, add_special_tokens=False)
         if name == "pocket_story":
             ids = ids + greedy(full, ids, ends, STORY_TOKENS - len(ids))
@@ -191,7 +272,9 @@ def pocket(folder, cases, out):
         tensors = run_case(full, half, ids, ends, every, layers)
         metadata = dict(VERSIONS, text=text)
         for label in ("f32", "bf16"):
-            metadata["generated_text_" + label] = tokenizer.decode(tensors["generated." + label].tolist(), skip_special_tokens=True)
+            metadata["generated_text_" + label] = tokenizer.decode(
+                tensors["generated." + label].tolist(), skip_special_tokens=True
+            )
         path = os.path.join(out, name + ".safetensors")
         write(tensors, path, metadata)
         report(name, tensors, path)
@@ -207,9 +290,15 @@ def random_weights(config, seed):
         if parameter.ndim == 1:
             value = 1.0 + 0.2 * value
         elif "embed_tokens" in name:
-            value = value * (0.2 if config.tie_word_embeddings else 1.0)  # tied and large, it would only repeat the input
+            value = value * (
+                0.2 if config.tie_word_embeddings else 1.0
+            )  # tied and large, it would only repeat the input
         else:
-            value = value * (1.5 if "q_proj" in name or "k_proj" in name or "lm_head" in name else 1.0) / parameter.shape[1] ** 0.5
+            value = (
+                value
+                * (1.5 if "q_proj" in name or "k_proj" in name or "lm_head" in name else 1.0)
+                / parameter.shape[1] ** 0.5
+            )
         tensors[name] = value.to(torch.bfloat16)
     return tensors
 
@@ -217,8 +306,19 @@ def random_weights(config, seed):
 def odd_model(name, shape, seed, out):
     folder = os.path.join(out, "models", name)
     os.makedirs(folder, exist_ok=True)
-    config = dict(architectures=["LlamaForCausalLM"], attention_bias=False, bos_token_id=1, eos_token_id=2, hidden_act="silu",
-                  max_position_embeddings=16384, mlp_bias=False, model_type="llama", rms_norm_eps=1e-5, torch_dtype="bfloat16", **shape)
+    config = dict(
+        architectures=["LlamaForCausalLM"],
+        attention_bias=False,
+        bos_token_id=1,
+        eos_token_id=2,
+        hidden_act="silu",
+        max_position_embeddings=16384,
+        mlp_bias=False,
+        model_type="llama",
+        rms_norm_eps=1e-5,
+        torch_dtype="bfloat16",
+        **shape,
+    )
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
         json.dump(dict(sorted(config.items())), file, indent=2)
         file.write("\n")
@@ -227,22 +327,32 @@ def odd_model(name, shape, seed, out):
 
     full, half = load(folder, torch.float32), load(folder, torch.bfloat16)
     generator = torch.Generator().manual_seed(seed + 1)
-    ids = [1] + torch.randint(3, shape["vocab_size"], (ODD_PROMPT - 1,), generator=generator).tolist()
+    ids = [1] + torch.randint(
+        3, shape["vocab_size"], (ODD_PROMPT - 1,), generator=generator
+    ).tolist()
     tensors = run_case(full, half, ids, [], generate=24)
-    far = ids[:len(FAR_POSITIONS)]
+    far = ids[: len(FAR_POSITIONS)]
     tensors["far.token_ids"], tensors["far.positions"] = int32(far), int32(FAR_POSITIONS)
-    tensors["far.logits.f32"], tensors["far.logits.bf16"] = (logits_of(m, far, FAR_POSITIONS) for m in (full, half))
+    tensors["far.logits.f32"], tensors["far.logits.bf16"] = (
+        logits_of(m, far, FAR_POSITIONS) for m in (full, half)
+    )
     rotary = full.model.rotary_emb
     cos, sin = rotary(torch.zeros(1), torch.tensor([FAR_POSITIONS]))
     dim = cos.shape[-1] // 2  # the second half repeats the first
-    tensors["rope.frequencies"], tensors["rope.cos"], tensors["rope.sin"] = rotary.inv_freq, cos[0, :, :dim], sin[0, :, :dim]
+    tensors["rope.frequencies"], tensors["rope.cos"], tensors["rope.sin"] = (
+        rotary.inv_freq,
+        cos[0, :, :dim],
+        sin[0, :, :dim],
+    )
     path = os.path.join(folder, "expected.safetensors")
     write(tensors, path, VERSIONS)
     report(name, tensors, path)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="models/pocket")
     parser.add_argument("--out", default="tests/fixtures")
     parser.add_argument("--only", help="one of: " + ", ".join([*ODD_MODELS, *POCKET_CASES]))
