@@ -31,7 +31,7 @@ constexpr size_t kGuard = 64;  // elements after the output that must not be tou
 bf16 Poison() {
   const uint16_t bits = 0xffff;
   bf16 value;
-  std::memcpy(&value, &bits, sizeof value);
+  std::memcpy(static_cast<void*>(&value), &bits, sizeof value);
   return value;
 }
 
