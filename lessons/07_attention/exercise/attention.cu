@@ -451,7 +451,7 @@ size_t SharedBytesForScores() {
   constexpr int kStatic =
       sizeof(float) * (kMaxHeadDim * kMaxTileRows + 2 * kFusedThreads * kElements + kMaxTileRows) +
       sizeof(Bf16x8) * kFusedThreads * kKeyStride + sizeof(Row) * kMaxTileRows;
-  return optin - kStatic - 1024;  // the driver keeps up to 1 KB a block for itself
+  return optin - kStatic;
 }
 
 // The most rows, a power of two up to `wanted`, whose scores fit into shared memory; 0: none does.
