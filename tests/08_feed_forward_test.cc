@@ -14,6 +14,8 @@
 #include "common/cuda/device.h"
 #include "common/testing/random.h"
 #include "common/testing/tolerance.h"
+#include "lessons/06_matmul/matmul.h"
+#include "lessons/08_feed_forward/pocket_layer.h"
 
 namespace tinyvllm {
 namespace {
@@ -198,6 +200,40 @@ TEST_P(ResidualAddTest, NothingToDo) {
   GetParam().launch(nullptr, nullptr, 0, nullptr);
   CUDA_CHECK(cudaDeviceSynchronize());
   EXPECT_THROW(GetParam().launch(nullptr, nullptr, -1, nullptr), Error);
+}
+
+// --- both, in a layer of the bundled model
+
+// Our inputs are rounded once. Transformers' bf16 run carries every rounding since the embedding,
+// so its distance from the f32 run is a bound with room, and the engine's tolerance of 1.25 is not
+// needed.
+TEST(FeedForward, IsAsGoodAsTransformers) {
+  for (int layer_number : {0, 5}) {
+    SCOPED_TRACE(StrCat("layer ", layer_number));
+    const PocketLayer layer = LoadPocketLayer(layer_number);
+    const int num_tokens = layer.num_tokens, hidden_size = layer.hidden_size,
+              intermediate_size = layer.intermediate_size;
+    const DeviceBuffer<bf16> normed(layer.normed), gate_up_weight(layer.gate_up_weight),
+        down_weight(layer.down_weight);
+    DeviceBuffer<bf16> residual(layer.residual);
+    DeviceBuffer<bf16> gate_up(size_t(num_tokens) * 2 * intermediate_size);
+    DeviceBuffer<bf16> activated(size_t(num_tokens) * intermediate_size);
+    DeviceBuffer<bf16> update(size_t(num_tokens) * hidden_size);
+    const Linear linear(nullptr);
+    linear(normed.data(), gate_up_weight.data(), gate_up.data(), num_tokens, hidden_size,
+           2 * intermediate_size);
+    SwiGlu(gate_up.data(), activated.data(), num_tokens, intermediate_size, nullptr);
+    linear(activated.data(), down_weight.data(), update.data(), num_tokens, intermediate_size,
+           hidden_size);
+    ResidualAdd(residual.data(), update.data(), int64_t{num_tokens} * hidden_size, nullptr);
+    const auto& f32 = layer.f32;
+    const auto& theirs = layer.bf16_run;
+    EXPECT_LE(RelativeError(activated.ToHost(), f32.activated),
+              RelativeError(theirs.activated, f32.activated));
+    EXPECT_LE(RelativeError(update.ToHost(), f32.update), RelativeError(theirs.update, f32.update));
+    EXPECT_LE(RelativeError(residual.ToHost(), f32.output),
+              RelativeError(theirs.output, f32.output));
+  }
 }
 
 }  // namespace
