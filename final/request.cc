@@ -1,0 +1,166 @@
+#include "final/request.h"
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/error.h"
+#include "common/base/mapped_file.h"
+#include "lessons/02_tokenizer/chat.h"
+
+namespace tinyvllm {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxPromptsBytes = size_t{1} << 30;
+
+// A prompt as it is: special tokens written out in it count, and it begins with one begin-of-text.
+std::vector<int> RawPrompt(const Tokenizer& tokenizer, const std::string& text, int bos_token_id) {
+  EncodeOptions options;
+  options.parse_special_tokens = true;
+  std::vector<int> ids = tokenizer.Encode(text, options);
+  if (!ids.empty() && ids.front() == bos_token_id) return ids;
+  options.add_special_tokens = true;
+  return tokenizer.Encode(text, options);
+}
+
+std::vector<int> PromptIds(const Options& options, const Tokenizer& tokenizer,
+                           const std::string& text, int bos_token_id) {
+  Check(!text.empty(), "prompt: is empty; expected at least one character");
+  if (options.raw || !HasChatTokens(tokenizer)) return RawPrompt(tokenizer, text, bos_token_id);
+  return ChatPrompt(tokenizer, {{"user", text}});
+}
+
+std::string StringField(const Json& object, const char* name) {
+  const auto field = object.find(name);
+  Check(field != object.end() && field->is_string(), name, ": expected a string");
+  return *field;
+}
+
+int IntField(const Json& line, const char* name, int absent) {
+  const auto field = line.find(name);
+  if (field == line.end() || field->is_null()) return absent;
+  Check(field->is_number_integer() && *field >= -1 && *field <= 1 << 30, name, " is ",
+        field->dump(), ", expected a whole number");
+  return *field;
+}
+
+bool BoolField(const Json& line, const char* name, bool absent) {
+  const auto field = line.find(name);
+  if (field == line.end() || field->is_null()) return absent;
+  Check(field->is_boolean(), name, " is ", field->dump(), ", expected true or false");
+  return *field;
+}
+
+std::vector<ChatMessage> Messages(const Json& value) {
+  Check(value.is_array() && !value.empty(), "messages: expected a list of at least one message");
+  std::vector<ChatMessage> messages;
+  for (const Json& message : value) {
+    Check(message.is_object(), "messages: expected objects with role and content");
+    messages.push_back({StringField(message, "role"), StringField(message, "content")});
+  }
+  return messages;
+}
+
+void RefuseUnknownFields(const Json& line) {
+  static const char* const kKnown[] = {"prompt",     "messages", "prompt_token_ids", "max_tokens",
+                                       "ignore_eos", "logprobs", "prompt_logprobs",  "temperature"};
+  for (const auto& [name, value] : line.items()) {
+    bool known = false;
+    for (const char* candidate : kKnown) known = known || name == candidate;
+    Check(known, name, ": is not a field of a request here; expected prompt, messages or ",
+          "prompt_token_ids, and max_tokens, ignore_eos, logprobs or prompt_logprobs");
+  }
+  const auto temperature = line.find("temperature");
+  Check(temperature == line.end() || *temperature == 0, "temperature is ",
+        temperature == line.end() ? "" : temperature->dump(), ", expected 0: decoding is greedy");
+}
+
+Request ParseLine(const std::string& text, const Options& options, const Tokenizer& tokenizer,
+                  int bos_token_id) {
+  const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Check(!line.is_discarded(), "is not JSON");
+  Check(line.is_object(), "is ", line.type_name(), ", expected a JSON object");
+  RefuseUnknownFields(line);
+  const int sources =
+      line.contains("prompt") + line.contains("messages") + line.contains("prompt_token_ids");
+  Check(sources == 1, "expected exactly one of prompt, messages and prompt_token_ids");
+
+  Request request;
+  std::vector<int>& ids = request.generation.prompt_token_ids;
+  if (line.contains("prompt")) {
+    request.shown = StringField(line, "prompt");
+    ids = PromptIds(options, tokenizer, request.shown, bos_token_id);
+  } else if (line.contains("messages")) {
+    const std::vector<ChatMessage> messages = Messages(line["messages"]);
+    request.shown = messages.back().content;
+    ids = ChatPrompt(tokenizer, messages);
+  } else {
+    Check(line["prompt_token_ids"].is_array(), "prompt_token_ids: expected a list");
+    for (const Json& id : line["prompt_token_ids"]) {
+      Check(id.is_number_integer() && id >= 0 && id <= 1 << 30, "prompt_token_ids: ", id.dump(),
+            " is not a token id");
+      ids.push_back(id);
+    }
+    request.shown = StrCat(ids.size(), " token ids");
+  }
+  request.generation.max_tokens = IntField(line, "max_tokens", options.max_tokens);
+  request.generation.ignore_eos = BoolField(line, "ignore_eos", options.ignore_eos);
+  request.logprobs = IntField(line, "logprobs", options.logprobs);
+  request.prompt_logprobs = IntField(line, "prompt_logprobs", options.prompt_logprobs);
+  return request;
+}
+
+template <typename Parse>
+Request OrError(const std::string& shown, const Parse& parse) {
+  try {
+    return parse();
+  } catch (const Error& error) {
+    Request refused;
+    refused.shown = shown;
+    refused.error = error.what();
+    return refused;
+  }
+}
+
+}  // namespace
+
+std::vector<Request> ReadRequests(const Options& options, const Tokenizer& tokenizer,
+                                  int bos_token_id) {
+  std::vector<Request> requests;
+  for (const std::string& prompt : options.prompts) {
+    requests.push_back(OrError(prompt, [&] {
+      Request request;
+      request.shown = prompt;
+      request.generation.prompt_token_ids = PromptIds(options, tokenizer, prompt, bos_token_id);
+      request.generation.max_tokens = options.max_tokens;
+      request.generation.ignore_eos = options.ignore_eos;
+      request.logprobs = options.logprobs;
+      request.prompt_logprobs = options.prompt_logprobs;
+      return request;
+    }));
+  }
+  if (options.prompts_file.empty()) return requests;
+
+  const MappedFile file(options.prompts_file);
+  Check(file.size() <= kMaxPromptsBytes, options.prompts_file, ": holds ", file.size(),
+        " bytes, expected at most ", kMaxPromptsBytes);
+  const std::string_view bytes = file.bytes();
+  int number = 0;
+  for (size_t begin = 0; begin < bytes.size();) {
+    const size_t end = std::min(bytes.find('\n', begin), bytes.size());
+    const std::string line(bytes.substr(begin, end - begin));
+    begin = end + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    Request request =
+        OrError("", [&] { return ParseLine(line, options, tokenizer, bos_token_id); });
+    const std::string where = StrCat(options.prompts_file, ":", number);
+    if (!request.error.empty()) request.error = where + ": " + request.error;
+    if (request.shown.empty()) request.shown = where;
+    requests.push_back(std::move(request));
+  }
+  Check(!requests.empty(), options.prompts_file, ": holds no request; expected JSON lines");
+  return requests;
+}
+
+}  // namespace tinyvllm

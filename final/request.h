@@ -1,0 +1,26 @@
+// From what a user writes to what a generator takes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "final/options.h"
+#include "lessons/02_tokenizer/tokenizer.h"
+#include "lessons/09_forward_pass/generator.h"
+
+namespace tinyvllm {
+
+struct Request {
+  std::string shown;             // the prompt, for a person
+  GenerationRequest generation;  // empty when `error` is set
+  int logprobs = -1;
+  int prompt_logprobs = -1;
+  std::string error;  // why the request is refused; the others run on
+};
+
+// The requests of --prompt and --prompts, in this order. A line of the file that is wrong becomes a
+// request with an error; a file that cannot be read throws Error.
+std::vector<Request> ReadRequests(const Options& options, const Tokenizer& tokenizer,
+                                  int bos_token_id);
+
+}  // namespace tinyvllm

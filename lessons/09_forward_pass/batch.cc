@@ -1,0 +1,79 @@
+#include "lessons/09_forward_pass/batch.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "common/base/error.h"
+
+namespace tinyvllm {
+
+Batch Batch::WholeSequence(const std::vector<int>& token_ids) {
+  Batch batch;
+  batch.token_ids = token_ids;
+  batch.positions.resize(token_ids.size());
+  std::iota(batch.positions.begin(), batch.positions.end(), 0);
+  batch.sequence_offsets = {0, batch.num_tokens()};
+  batch.logit_rows = {batch.num_tokens() - 1};
+  return batch;
+}
+
+void Batch::Validate(int vocab_size, int max_positions, const PassLimits& limits) const {
+  const auto in_range = [](const char* what, const std::vector<int>& values, int end) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      Check(values[i] >= 0 && values[i] < end, "batch: ", what, "[", i, "] is ", values[i],
+            ", expected 0 to ", end - 1);
+    }
+  };
+  Check(num_tokens() >= 1 && num_tokens() <= limits.max_tokens, "batch: ", num_tokens(),
+        " tokens, expected 1 to ", limits.max_tokens);
+  Check(positions.size() == token_ids.size(), "batch: ", positions.size(), " positions for ",
+        token_ids.size(), " tokens");
+  in_range("token_ids", token_ids, vocab_size);
+  in_range("positions", positions, max_positions);
+  Check(num_sequences() >= 1 && num_sequences() <= limits.max_sequences, "batch: ", num_sequences(),
+        " sequences, expected 1 to ", limits.max_sequences);
+  const bool ordered = std::is_sorted(sequence_offsets.begin(), sequence_offsets.end());
+  Check(ordered && sequence_offsets.front() == 0 && sequence_offsets.back() == num_tokens(),
+        "batch: sequence_offsets must rise from 0 to the ", num_tokens(), " tokens");
+  Check(num_logit_rows() <= limits.max_logit_rows, "batch: ", num_logit_rows(),
+        " logit rows, expected at most ", limits.max_logit_rows);
+  in_range("logit_rows", logit_rows, num_tokens());
+}
+
+DeviceBatch::DeviceBatch(const PassLimits& limits)
+    : limits_(limits),
+      device_(2 * limits.max_tokens + limits.max_sequences + 1 + limits.max_logit_rows),
+      host_(device_.size()) {}
+
+void DeviceBatch::Upload(const Batch& batch, cudaStream_t stream) {
+  copied_.Synchronize();
+  num_tokens = batch.num_tokens();
+  num_sequences = batch.num_sequences();
+  max_query_len = 0;
+  for (int s = 0; s < num_sequences; ++s) {
+    max_query_len =
+        std::max(max_query_len, batch.sequence_offsets[s + 1] - batch.sequence_offsets[s]);
+  }
+  Copy(token_ids(), batch.token_ids, stream);
+  Copy(positions(), batch.positions, stream);
+  Copy(sequence_offsets(), batch.sequence_offsets, stream);
+  Copy(logit_rows(), batch.logit_rows, stream);
+  num_logit_rows = batch.num_logit_rows();
+  copied_.Record(stream);
+}
+
+void DeviceBatch::UploadLogitRows(const std::vector<int>& rows, cudaStream_t stream) {
+  copied_.Synchronize();
+  Copy(logit_rows(), rows, stream);
+  num_logit_rows = static_cast<int>(rows.size());
+  copied_.Record(stream);
+}
+
+void DeviceBatch::Copy(const int* device, const std::vector<int>& values, cudaStream_t stream) {
+  if (values.empty()) return;
+  std::copy(values.begin(), values.end(), Host(device));
+  CUDA_CHECK(cudaMemcpyAsync(const_cast<int*>(device), Host(device), values.size() * sizeof(int),
+                             cudaMemcpyHostToDevice, stream));
+}
+
+}  // namespace tinyvllm
