@@ -40,13 +40,6 @@ def tiny_vllm_dependencies():
         libraries = ["libboost_context.so"],
         targets = {"context": "-lboost_context"},
     )
-    debian_library(
-        name = "openblas",
-        apt = "libopenblas-dev",
-        headers = ["cblas.h"],
-        libraries = ["libopenblas.so"],
-        targets = {"openblas": "-lopenblas"},
-    )
     cuda_configure(name = "local_cuda")
 
 def bazel_own_dependencies(is_debian_bazel):
