@@ -28,19 +28,21 @@ constexpr double kAbsolute = 88 * 0x1p-126;
 
 constexpr size_t kGuard = 64;  // elements after the output that must not be touched
 
-bf16 Poison() {
-  const uint16_t bits = 0xffff;
-  bf16 value;
-  std::memcpy(static_cast<void*>(&value), &bits, sizeof value);
+// Every bit set: NaN in bf16 and in f32.
+template <typename T>
+T Poison() {
+  T value;
+  std::memset(static_cast<void*>(&value), 0xff, sizeof value);
   return value;
 }
 
 // `host`, from element `offset` of device memory on: an odd offset makes 16-byte accesses
 // impossible.
-DeviceBuffer<bf16> Upload(const std::vector<bf16>& host, size_t offset, size_t guard = 0) {
-  std::vector<bf16> shifted(offset + host.size() + guard, Poison());
+template <typename T>
+DeviceBuffer<T> Upload(const std::vector<T>& host, size_t offset, size_t guard = 0) {
+  std::vector<T> shifted(offset + host.size() + guard, Poison<T>());
   std::copy(host.begin(), host.end(), shifted.begin() + offset);
-  return DeviceBuffer<bf16>(shifted);
+  return DeviceBuffer<T>(shifted);
 }
 
 // Elements `offset` to `offset + size - 1`, after a look at the rest, which must still be poison.
@@ -168,16 +170,18 @@ class ResidualAddTest : public testing::TestWithParam<ResidualAddVersion> {
  protected:
   void CheckCount(size_t count, size_t offset = 0) {
     SCOPED_TRACE(StrCat(count, " elements, offset ", offset));
-    const std::vector<bf16> before = random_.Bf16(count, 10), update = random_.Bf16(count);
+    const std::vector<bf16> before = random_.Bf16(count, 10);
+    const std::vector<float> update = random_.F32(count);
     std::vector<double> expected;
     for (size_t i = 0; i < count; ++i)
       expected.push_back(ToDouble(before[i]) + ToDouble(update[i]));
     DeviceBuffer<bf16> residual = Upload(before, offset, kGuard);
-    const DeviceBuffer<bf16> device_update = Upload(update, offset);
+    const DeviceBuffer<float> device_update = Upload(update, offset);
     GetParam().launch(residual.data() + offset, device_update.data() + offset, count, nullptr);
     EXPECT_EQ(FirstMismatch(Download(residual, offset, count), expected, kRelative, 0), "");
     EXPECT_EQ(
-        std::memcmp(device_update.ToHost().data() + offset, update.data(), count * sizeof(bf16)), 0)
+        std::memcmp(device_update.ToHost().data() + offset, update.data(), count * sizeof(float)),
+        0)
         << "the update was changed";
   }
 
@@ -218,7 +222,7 @@ TEST(FeedForward, IsAsGoodAsTransformers) {
     DeviceBuffer<bf16> residual(layer.residual);
     DeviceBuffer<bf16> gate_up(size_t(num_tokens) * 2 * intermediate_size);
     DeviceBuffer<bf16> activated(size_t(num_tokens) * intermediate_size);
-    DeviceBuffer<bf16> update(size_t(num_tokens) * hidden_size);
+    DeviceBuffer<float> update(size_t(num_tokens) * hidden_size);
     const Linear linear(nullptr);
     linear(normed.data(), gate_up_weight.data(), gate_up.data(), num_tokens, hidden_size,
            2 * intermediate_size);

@@ -239,14 +239,15 @@ class Activation : public testing::Test {
         ids_(fixture_.Ints("token_ids")) {}
 
   // (tokens, width), columns [first, first + width) of rows that are `stride` wide.
-  std::vector<double> Columns(const bf16* device, int stride, int first, int width) {
-    std::vector<bf16> host(ids_.size() * stride);
+  template <typename T>
+  std::vector<double> Columns(const T* device, int stride, int first, int width) {
+    std::vector<T> host(ids_.size() * stride);
     CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
-    CUDA_CHECK(cudaMemcpy(host.data(), device, host.size() * sizeof(bf16), cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpy(host.data(), device, host.size() * sizeof(T), cudaMemcpyDeviceToHost));
     std::vector<double> values;
     for (size_t row = 0; row < ids_.size(); ++row) {
       for (int c = 0; c < width; ++c) {
-        values.push_back(__bfloat162float(host[row * stride + first + c]));
+        values.push_back(static_cast<float>(host[row * stride + first + c]));
       }
     }
     return values;
@@ -309,7 +310,7 @@ TEST_F(Activation, AfterEveryStageOfTheFirstAndTheLastLayer) {
     Expect(name(layer, "swiglu"),
            Columns(pass.activations.Get(Buffer::kActivated), inner, 0, inner));
     Expect(name(layer, "mlp"),
-           Columns(pass.activations.Get(Buffer::kProjected), hidden, 0, hidden));
+           Columns(pass.activations.Get<float>(Buffer::kProjected), hidden, 0, hidden));
     Expect(name(layer, "output"),
            Columns(pass.activations.Get(Buffer::kHiddenState), hidden, 0, hidden));
   };

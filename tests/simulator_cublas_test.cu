@@ -35,8 +35,10 @@ class CublasTest : public testing::Test {
  protected:
   CublasTest() {
     CUBLAS_CHECK(cublasCreate(&handle_));
-    // f32 products in f32, as on the CPU.
-    CUBLAS_CHECK(cublasSetMathMode(handle_, CUBLAS_PEDANTIC_MATH));
+    // f32 products in f32, as on the CPU, and partial sums of a split product kept in f32 too.
+    CUBLAS_CHECK(cublasSetMathMode(
+        handle_, static_cast<cublasMath_t>(CUBLAS_PEDANTIC_MATH |
+                                           CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
   }
   ~CublasTest() override { cublasDestroy(handle_); }
 

@@ -26,8 +26,9 @@ void SwiGlu(const bf16* gate_up,  // (num_tokens, 2 * intermediate_size)
             bf16* output,         // (num_tokens, intermediate_size), apart from gate_up
             int num_tokens, int intermediate_size, cudaStream_t stream);
 
-// residual[i] += update[i] for i below count.
-void ResidualAdd(bf16* residual, const bf16* update, int64_t count, cudaStream_t stream);
+// residual[i] += update[i] for i below count. The update is a product's f32 sums, not yet rounded:
+// so what a block adds to the residual stream is rounded once, together with the stream, not twice.
+void ResidualAdd(bf16* residual, const float* update, int64_t count, cudaStream_t stream);
 
 struct SwiGluVersion {
   int number;
@@ -41,15 +42,15 @@ struct ResidualAddVersion {
   int number;
   const char* name;
   const char* idea;
-  void (*launch)(bf16* residual, const bf16* update, int64_t count, cudaStream_t stream);
+  void (*launch)(bf16* residual, const float* update, int64_t count, cudaStream_t stream);
 };
 
 void SwiGlu1(const bf16* gate_up, bf16* output, int num_tokens, int intermediate_size,
              cudaStream_t stream);
 void SwiGlu2(const bf16* gate_up, bf16* output, int num_tokens, int intermediate_size,
              cudaStream_t stream);
-void ResidualAdd1(bf16* residual, const bf16* update, int64_t count, cudaStream_t stream);
-void ResidualAdd2(bf16* residual, const bf16* update, int64_t count, cudaStream_t stream);
+void ResidualAdd1(bf16* residual, const float* update, int64_t count, cudaStream_t stream);
+void ResidualAdd2(bf16* residual, const float* update, int64_t count, cudaStream_t stream);
 
 constexpr SwiGluVersion kSwiGluVersions[] = {
     {1, "elements", "a thread an element: reads gate and up, writes their product", SwiGlu1},

@@ -27,7 +27,8 @@ std::vector<BufferPlan> PlanActivations(const ModelConfig& config, const PassLim
   return {
       {"hidden_state", "(tokens, hidden_size)", "residual stream", "stream", tokens, hidden},
       {"normed", "(tokens, hidden_size)", "a block's input", "narrow", tokens, hidden},
-      {"projected", "(tokens, hidden_size)", "a block's output", "narrow", tokens, hidden},
+      {"projected", "(tokens, hidden_size) f32", "a block's output", "narrow", tokens,
+       config.hidden_size * sizeof(float)},
       {"last_normed", "(logit_rows, hidden_size)", "the head's input", "narrow", rows, hidden},
       {"qkv", "(tokens, qkv_size)", "queries, keys, values", "wide", tokens,
        config.qkv_size() * sizeof(bf16)},

@@ -40,7 +40,7 @@ struct PassLimits {
 enum class Buffer {
   kHiddenState,  // (tokens, hidden_size) bf16: the residual stream
   kNormed,       // (tokens, hidden_size) bf16: RMSNorm's output, what a block reads
-  kProjected,    // (tokens, hidden_size) bf16: a block's output, before it joins the stream
+  kProjected,    // (tokens, hidden_size) f32: a block's output, before it joins the stream
   kLastNormed,   // (logit_rows, hidden_size) bf16
   kQkv,          // (tokens, qkv_size) bf16: q, k and v of a token side by side
   kGateUp,       // (tokens, 2 * intermediate_size) bf16

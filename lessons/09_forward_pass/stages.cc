@@ -23,7 +23,7 @@ void ProjectAndAdd(const PassContext& pass, const bf16* input, int in_features,
                    const bf16* weight) {
   const ModelConfig& config = pass.config;
   const int tokens = pass.batch.num_tokens;
-  bf16* projected = pass.activations.Begin(Buffer::kProjected, tokens, pass.stream);
+  float* projected = pass.activations.Begin<float>(Buffer::kProjected, tokens, pass.stream);
   pass.linear(input, weight, projected, tokens, in_features, config.hidden_size);
   ResidualAdd(pass.activations.Get(Buffer::kHiddenState), projected,
               int64_t{tokens} * config.hidden_size, pass.stream);

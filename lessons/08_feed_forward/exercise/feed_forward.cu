@@ -62,29 +62,34 @@ int64_t CheckedCount(int num_tokens, int intermediate_size) {
 
 // --- Residual
 
-__global__ void ResidualAddKernel1(bf16* __restrict__ residual, const bf16* __restrict__ update,
+__global__ void ResidualAddKernel1(bf16* __restrict__ residual, const float* __restrict__ update,
                                    int64_t count) {
   const int64_t i = GlobalThread();
   if (i >= count) return;
-  residual[i] = __float2bfloat16(__bfloat162float(residual[i]) + __bfloat162float(update[i]));
+  residual[i] = __float2bfloat16(__bfloat162float(residual[i]) + update[i]);
 }
 
 // PRECONDITION: both pointers are multiples of 16 bytes.
-__global__ void ResidualAddKernel2(bf16* __restrict__ residual, const bf16* __restrict__ update,
+__global__ void ResidualAddKernel2(bf16* __restrict__ residual, const float* __restrict__ update,
                                    int64_t count) {
   const int64_t first = GlobalThread() * Bf16x8::kSize;
   if (first + Bf16x8::kSize <= count) {
     float x[Bf16x8::kSize];
-    float y[Bf16x8::kSize];
     LoadBf16x8(residual + first).ToFloats(x);
-    LoadBf16x8(update + first).ToFloats(y);
+    const float4* fours = reinterpret_cast<const float4*>(update + first);
 #pragma unroll
-    for (int j = 0; j < Bf16x8::kSize; ++j) x[j] += y[j];
+    for (int j = 0; j < Bf16x8::kSize / 4; ++j) {
+      const float4 four = fours[j];
+      x[4 * j] += four.x;
+      x[4 * j + 1] += four.y;
+      x[4 * j + 2] += four.z;
+      x[4 * j + 3] += four.w;
+    }
     StoreBf16x8(residual + first, Bf16x8::FromFloats(x));
     return;
   }
   for (int64_t i = first; i < count; ++i) {  // the last, incomplete eight
-    residual[i] = __float2bfloat16(__bfloat162float(residual[i]) + __bfloat162float(update[i]));
+    residual[i] = __float2bfloat16(__bfloat162float(residual[i]) + update[i]);
   }
 }
 
@@ -116,14 +121,14 @@ void SwiGlu(const bf16* gate_up, bf16* output, int num_tokens, int intermediate_
   SwiGlu2(gate_up, output, num_tokens, intermediate_size, stream);
 }
 
-void ResidualAdd1(bf16* residual, const bf16* update, int64_t count, cudaStream_t stream) {
+void ResidualAdd1(bf16* residual, const float* update, int64_t count, cudaStream_t stream) {
   Check(count >= 0, "residual: ", count, " elements, expected 0 or more");
   if (count == 0) return;
   ResidualAddKernel1<<<GridSize("residual", count), kThreads, 0, stream>>>(residual, update, count);
   CUDA_CHECK_LAUNCH();
 }
 
-void ResidualAdd2(bf16* residual, const bf16* update, int64_t count, cudaStream_t stream) {
+void ResidualAdd2(bf16* residual, const float* update, int64_t count, cudaStream_t stream) {
   if (!FitsBf16x8(Bf16x8::kSize, residual, update)) {
     return ResidualAdd1(residual, update, count, stream);
   }
@@ -135,7 +140,7 @@ void ResidualAdd2(bf16* residual, const bf16* update, int64_t count, cudaStream_
   CUDA_CHECK_LAUNCH();
 }
 
-void ResidualAdd(bf16* residual, const bf16* update, int64_t count, cudaStream_t stream) {
+void ResidualAdd(bf16* residual, const float* update, int64_t count, cudaStream_t stream) {
   ResidualAdd2(residual, update, count, stream);
 }
 
