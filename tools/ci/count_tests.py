@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Counts GoogleTest cases in a Bazel build event file (--build_event_json_file).
 
+    count_tests.py EVENTS STATUS     STATUS: bazel's exit status
+
 Prints the failures, then "PASSED FAILED". A target that was not built or not run, or whose program
-failed without a failed case, counts as one failure.
+failed without a failed case, counts as one failure; so does a status that no failure explains (a
+demo that does not compile is in no test).
 """
 
 import json
@@ -45,6 +48,9 @@ def main():
             passed += good
             failures += [f"{label} {name}" for name in bad]
     failures += [f"{label} was not built or not run" for label in sorted(expected)]
+    status = int(sys.argv[2])
+    if status != 0 and not failures:
+        failures.append(f"bazel: exit status {status}: a target that is no test was not built")
     if not passed and not failures:
         failures.append("no test was run")
     for failure in failures:
