@@ -2,8 +2,7 @@
 //
 //   // exercise: Say here what to write, and where to begin.
 //   // It may go on over several lines.
-//   // starter: return 0;          (what stands in the solution's place; may be missing or
-//   repeated)
+//   // starter: return 0;          (what takes the solution's place; may be missing, or repeated)
 //   ... the solution ...
 //   // end exercise
 //
@@ -17,7 +16,7 @@
 //
 //   starter --make SOLUTION STARTER    writes one starter
 //   starter --update                   rewrites lessons/*/exercise/*; what a learner wrote there is
-//                                      kept beside it as FILE.mine
+//                                      kept beside it as FILE.mine, FILE.2.mine, ...
 //   starter --check                    fails when a committed exercise is not its starter
 #include <algorithm>
 #include <filesystem>
@@ -118,6 +117,13 @@ std::vector<fs::path> Solutions(const fs::path& lessons) {
   return solutions;
 }
 
+// A name that is free: FILE.mine, or FILE.2.mine and so on, so that no learner's work is lost.
+fs::path FreeName(const fs::path& exercise) {
+  fs::path name = exercise.string() + ".mine";
+  for (int i = 2; fs::exists(name); ++i) name = StrCat(exercise.string(), ".", i, ".mine");
+  return name;
+}
+
 int UpdateOrCheck(bool update) {
   int different = 0;
   for (const fs::path& solution : Solutions(DataPath("lessons"))) {
@@ -131,10 +137,14 @@ int UpdateOrCheck(bool update) {
                 << "; run: bazel run //tools/exercise:update\n";
       continue;
     }
-    if (!present.empty()) Write(exercise.string() + ".mine", present);
+    std::string kept;
+    if (!present.empty()) {
+      const fs::path mine = FreeName(exercise);
+      Write(mine, present);
+      kept = "; what was there is kept as " + mine.filename().string();
+    }
     Write(exercise, starter);
-    std::cout << exercise.string() << ": written"
-              << (present.empty() ? "" : "; what was there is kept as FILE.mine") << "\n";
+    std::cout << exercise.string() << ": written" << kept << "\n";
   }
   return update || different == 0 ? 0 : 1;
 }
