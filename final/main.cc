@@ -6,6 +6,7 @@
 #include "common/base/data_path.h"
 #include "common/base/error.h"
 #include "common/base/progress.h"
+#include "common/base/quote.h"
 #include "common/base/run_main.h"
 #include "common/base/text_table.h"
 #include "common/cuda/device.h"
@@ -82,7 +83,8 @@ int Run(int argc, char** argv) {
   if (demo) options.prompts = kDemoPrompts;
 
   // Cheap checks first: the folder, the configuration and the tokenizer, then the weights.
-  const std::string folder = options.model.empty() ? DataPath(kBundledModel) : options.model;
+  const bool bundled = options.model.empty();
+  const std::string folder = bundled ? DataPath(kBundledModel) : options.model;
   const ModelConfig config = ModelConfig::FromFolder(folder);
   const Tokenizer tokenizer = Tokenizer::FromFile(folder + "/tokenizer.json");
   const int max_model_len = options.max_model_len > 0
@@ -95,13 +97,13 @@ int Run(int argc, char** argv) {
   const Checkpoint checkpoint(folder);
   const Weights weights(checkpoint, config);
   RecomputeGenerator generator(config, weights, max_model_len);
-  std::cerr << folder << ": " << HumanBytes(weights.bytes()) << " of weights, loaded in "
-            << Fixed(loading(), 1) << " s\n";
+  std::cerr << (bundled ? kBundledModel : folder) << ": " << HumanBytes(weights.bytes())
+            << " of weights, loaded in " << Fixed(loading(), 1) << " s\n";
 
   const Seconds generating;
   size_t tokens = 0;
   bool failed = false;
-  for (size_t i = 0; i < requests.size(); ++i) {
+  for (size_t i = 0; i < requests.size() && std::cout; ++i) {  // nobody reads a closed output
     Request& request = requests[i];
     Answer answer;
     if (!options.json) std::cout << "\n> " << request.shown << "\n" << std::flush;
@@ -109,12 +111,12 @@ int Run(int argc, char** argv) {
       if (!request.error.empty()) throw Error(request.error);
       answer = AnswerRequest(request, static_cast<int>(i), options, tokenizer, config, &generator);
     } catch (const Error& error) {
-      request.error = error.what();
+      request.error = request.where + ": " + EscapeControls(error.what());
       answer = Answer();
       answer.index = static_cast<int>(i);
       answer.finish_reason = "error";
       failed = true;
-      if (!options.json) std::cerr << "request " << i << ": " << request.error << "\n";
+      if (!options.json) std::cerr << request.error << "\n";
     }
     tokens += answer.token_ids.size();
     if (options.json) std::cout << ToJson(request, answer) << std::endl;

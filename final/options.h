@@ -15,7 +15,7 @@ struct Options {
   bool ignore_eos = false;           // --ignore-eos
   int logprobs = -1;                 // --logprobs K; -1: none
   int prompt_logprobs = -1;          // --prompt-logprobs K; -1: none
-  int max_model_len = 0;             // --max-model-len; 0: see model.h
+  int max_model_len = 0;             // --max-model-len; 0: the model's, at most 4096
   bool json = false;                 // --json
 };
 

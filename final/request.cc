@@ -1,9 +1,11 @@
 #include "final/request.h"
 
-#include <nlohmann/json.hpp>
+#include <limits>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/mapped_file.h"
+#include "common/base/quote.h"
 #include "lessons/02_tokenizer/chat.h"
 
 namespace tinyvllm {
@@ -39,15 +41,15 @@ std::string StringField(const Json& object, const char* name) {
 int IntField(const Json& line, const char* name, int absent) {
   const auto field = line.find(name);
   if (field == line.end() || field->is_null()) return absent;
-  Check(field->is_number_integer() && *field >= -1 && *field <= 1 << 30, name, " is ",
-        field->dump(), ", expected a whole number");
+  Check(IsIntIn(*field, -1, std::numeric_limits<int>::max()), name, " is ", ShowJson(*field),
+        ", expected a whole number");
   return *field;
 }
 
 bool BoolField(const Json& line, const char* name, bool absent) {
   const auto field = line.find(name);
   if (field == line.end() || field->is_null()) return absent;
-  Check(field->is_boolean(), name, " is ", field->dump(), ", expected true or false");
+  Check(field->is_boolean(), name, " is ", ShowJson(*field), ", expected true or false");
   return *field;
 }
 
@@ -67,18 +69,17 @@ void RefuseUnknownFields(const Json& line) {
   for (const auto& [name, value] : line.items()) {
     bool known = false;
     for (const char* candidate : kKnown) known = known || name == candidate;
-    Check(known, name, ": is not a field of a request here; expected prompt, messages or ",
+    Check(known, Quote(name), ": is not a field of a request here; expected prompt, messages or ",
           "prompt_token_ids, and max_tokens, ignore_eos, logprobs or prompt_logprobs");
   }
-  const auto temperature = line.find("temperature");
-  Check(temperature == line.end() || *temperature == 0, "temperature is ",
-        temperature == line.end() ? "" : temperature->dump(), ", expected 0: decoding is greedy");
+  const Json temperature = line.value("temperature", Json());
+  Check(temperature.is_null() || temperature == 0, "temperature is ", ShowJson(temperature),
+        ", expected 0: decoding is greedy");
 }
 
 Request ParseLine(const std::string& text, const Options& options, const Tokenizer& tokenizer,
                   int bos_token_id) {
-  const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  Check(!line.is_discarded(), "is not JSON");
+  const Json line = ParseJson(text);
   Check(line.is_object(), "is ", line.type_name(), ", expected a JSON object");
   RefuseUnknownFields(line);
   const int sources =
@@ -97,7 +98,7 @@ Request ParseLine(const std::string& text, const Options& options, const Tokeniz
   } else {
     Check(line["prompt_token_ids"].is_array(), "prompt_token_ids: expected a list");
     for (const Json& id : line["prompt_token_ids"]) {
-      Check(id.is_number_integer() && id >= 0 && id <= 1 << 30, "prompt_token_ids: ", id.dump(),
+      Check(IsIntIn(id, 0, std::numeric_limits<int>::max()), "prompt_token_ids: ", ShowJson(id),
             " is not a token id");
       ids.push_back(id);
     }
@@ -128,7 +129,7 @@ std::vector<Request> ReadRequests(const Options& options, const Tokenizer& token
                                   int bos_token_id) {
   std::vector<Request> requests;
   for (const std::string& prompt : options.prompts) {
-    requests.push_back(OrError(prompt, [&] {
+    Request parsed = OrError(prompt, [&] {
       Request request;
       request.shown = prompt;
       request.generation.prompt_token_ids = PromptIds(options, tokenizer, prompt, bos_token_id);
@@ -137,7 +138,9 @@ std::vector<Request> ReadRequests(const Options& options, const Tokenizer& token
       request.logprobs = options.logprobs;
       request.prompt_logprobs = options.prompt_logprobs;
       return request;
-    }));
+    });
+    parsed.where = StrCat("request ", requests.size());
+    requests.push_back(std::move(parsed));
   }
   if (options.prompts_file.empty()) return requests;
 
@@ -154,9 +157,8 @@ std::vector<Request> ReadRequests(const Options& options, const Tokenizer& token
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     Request request =
         OrError("", [&] { return ParseLine(line, options, tokenizer, bos_token_id); });
-    const std::string where = StrCat(options.prompts_file, ":", number);
-    if (!request.error.empty()) request.error = where + ": " + request.error;
-    if (request.shown.empty()) request.shown = where;
+    request.where = StrCat(options.prompts_file, ":", number);
+    if (request.shown.empty()) request.shown = request.where;
     requests.push_back(std::move(request));
   }
   Check(!requests.empty(), options.prompts_file, ": holds no request; expected JSON lines");

@@ -11,8 +11,9 @@
 namespace tinyvllm {
 
 struct Request {
-  std::string shown;             // the prompt, for a person
-  GenerationRequest generation;  // empty when `error` is set
+  std::string where;  // "prompts.jsonl:3" or "request 0", for messages
+  std::string shown;  // the prompt, for a person
+  GenerationRequest generation;
   int logprobs = -1;
   int prompt_logprobs = -1;
   std::string error;  // why the request is refused; the others run on

@@ -112,6 +112,9 @@ TEST(ModelConfig, RefusesByNameWhatItDoesNotDo) {
   EXPECT_ERROR(ConfigWith({{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}}}),
                "rope_scaling", "yarn", "llama3");
   EXPECT_ERROR(ConfigWith({{"rope_scaling", {{"type", "linear"}, {"factor", 4.0}}}}), "linear");
+  EXPECT_ERROR(ConfigWith({{"rope_scaling", {{"factor", 4.0}}}}), "rope_scaling", "no rope_type");
+  EXPECT_ERROR(ConfigWith({{"partial_rotary_factor", 0.5}}), "partial_rotary_factor");
+  EXPECT_ERROR(ConfigWith({{"model_type", "a\nb"}}), "model_type");
 }
 
 TEST(ModelConfig, RefusesWhatContradictsItself) {
@@ -123,6 +126,8 @@ TEST(ModelConfig, RefusesWhatContradictsItself) {
   EXPECT_ERROR(ConfigWith({{"head_dim", 7}}), "head_dim 7 is odd");
   EXPECT_ERROR(ConfigWith({{"head_dim", "absent"}, {"hidden_size", 33}}), "hidden_size 33");
   EXPECT_ERROR(ConfigWith({{"rms_norm_eps", 0}}), "rms_norm_eps");
+  EXPECT_ERROR(ConfigWith({{"rms_norm_eps", 1e-50}}), "rms_norm_eps is 1e-50");  // 0 in f32
+  EXPECT_ERROR(ConfigWith({{"hidden_size", 18446744073709551615u}}), "hidden_size");
   EXPECT_ERROR(ConfigWith({{"eos_token_id", 50}}), "eos_token_id", "50");
   EXPECT_ERROR(ConfigWith({{"tie_word_embeddings", "yes"}}), "tie_word_embeddings");
   EXPECT_ERROR(ModelConfig::FromFolder("/no/such/folder"), "/no/such/folder", "config.json");
@@ -132,6 +137,8 @@ TEST(ModelConfig, RefusesWhatIsNotJson) {
   const std::string folder = TinyCheckpoint().Write("not_json");
   std::ofstream(folder + "/config.json") << "{\"hidden_size\": ";
   EXPECT_ERROR(ModelConfig::FromFolder(folder), "config.json", "not JSON");
+  std::ofstream(folder + "/config.json") << "{\"hidden_size\": " << std::string(1 << 20, '[');
+  EXPECT_ERROR(ModelConfig::FromFolder(folder), "config.json", "nests deeper");
   std::ofstream(folder + "/config.json") << "[]";
   EXPECT_ERROR(ModelConfig::FromFolder(folder), "config.json", "expected an object");
 }
@@ -291,6 +298,15 @@ TEST(ForwardPass, TheHeadMayRunAgainOverOtherRows) {
   for (size_t i = 0; i < last.size(); ++i) EXPECT_NEAR(rows[last.size() + i], last[i], 0.02);
   EXPECT_ERROR(pass.RunHead({3}), "row 3");
   EXPECT_ERROR(pass.RunHead({0, 1, 2}), "3 rows");
+}
+
+TEST(ForwardPass, LogitsThatAreNotNumbersAreAnError) {
+  for (const float bad : {std::nanf(""), INFINITY}) {
+    TinyCheckpoint checkpoint;
+    checkpoint.tensors["model.norm.weight"][3] = bad;
+    EXPECT_ERROR(LogitsOf(checkpoint.Write("nan"), Batch::WholeSequence({1, 20, 30})), "logits",
+                 "row 0");
+  }
 }
 
 TEST(ForwardPass, HooksSurroundEveryLayer) {

@@ -10,8 +10,10 @@
 #include "common/base/command_line.h"
 #include "common/base/data_path.h"
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/mapped_file.h"
 #include "common/base/progress.h"
+#include "common/base/quote.h"
 #include "common/base/run_main.h"
 #include "common/base/text_table.h"
 
@@ -117,6 +119,89 @@ TEST(CommandLine, NamesTheUnknownFlag) {
   const std::string message = ErrorOf([&] { command_line.Parse(2, const_cast<char**>(argv)); });
   EXPECT_NE(message.find("--no-such-flag"), std::string::npos) << message;
   EXPECT_NE(message.find("--help"), std::string::npos) << message;
+}
+
+// The message that --number TEXT leads to; "" when it is taken.
+std::string NumberError(const char* text) {
+  CommandLine command_line("A program.");
+  int number = 0;
+  command_line.app().add_option("--number", number)->check(AtLeast(1));
+  const char* argv[] = {"program", "--number", text};
+  try {
+    command_line.Parse(3, const_cast<char**>(argv));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CommandLine, AtLeastSaysWhatIsExpected) {
+  EXPECT_EQ(NumberError("1"), "");
+  EXPECT_EQ(NumberError("2147483647"), "");
+  for (const std::string text :
+       {"0", "-3", "", "x", "1.5", "010", "2147483648", "99999999999999999999"}) {
+    const std::string message = NumberError(text.c_str());
+    EXPECT_NE(message.find("'" + text + "', expected a whole number from 1 to 2147483647"),
+              std::string::npos)
+        << message;
+  }
+}
+
+TEST(CommandLine, NotEmptyRefusesAnEmptyPath) {
+  CommandLine command_line("A program.");
+  std::string path;
+  command_line.app().add_option("--path", path)->check(NotEmpty());
+  const char* argv[] = {"program", "--path", ""};
+  const std::string message = ErrorOf([&] { command_line.Parse(3, const_cast<char**>(argv)); });
+  EXPECT_NE(message.find("--path: is empty"), std::string::npos) << message;
+}
+
+TEST(Quote, IsOneShortLine) {
+  EXPECT_EQ(Quote("a\nb\x1b\"\\"), "\"a\\x0ab\\x1b\\\"\\\\\"");
+  EXPECT_EQ(Quote("é"), "\"é\"");
+  EXPECT_EQ(Quote("12345", 3), "\"123...\"");
+  EXPECT_EQ(EscapeControls("a\r\n\x7f"), "a\\x0d\\x0a\\x7f");
+}
+
+TEST(Json, RefusesWithThePlace) {
+  EXPECT_EQ(ParseJson("{\"a\": [1]}")["a"][0], 1);
+  for (const char* text : {"", "{", "[1,]", "\"\xff\"", "nul", "1 2", "1e999"}) {
+    EXPECT_EQ(ErrorOf([&] { ParseJson(text); }).rfind("is not JSON", 0), 0u) << text;
+  }
+  EXPECT_EQ(ErrorOf([] { ParseJson("[1, x]"); }), "is not JSON at byte 5: invalid literal");
+  const std::string long_text = "\"" + std::string(1 << 20, 'a');
+  EXPECT_LT(ErrorOf([&] { ParseJson(long_text); }).size(), 200u) << "the text is not repeated";
+}
+
+TEST(Json, RefusesDeepNestingBeforeItTakesStack) {
+  const std::string deep(5'000'000, '[');
+  EXPECT_NE(ErrorOf([&] { ParseJson(deep); }).find("nests deeper than 32"), std::string::npos);
+  EXPECT_NO_THROW(ParseJson("[\"" + deep + "\"]")) << "brackets in a string are text";
+}
+
+TEST(Json, ShowsValuesInOneShortLine) {
+  EXPECT_EQ(ShowJson("a\nb"), "\"a\\nb\"");
+  EXPECT_EQ(ShowJson(-1.5), "-1.5");
+  EXPECT_EQ(ShowJson(nlohmann::json::array({1, "é"})), "[1,\"\\u00e9\"]");
+  EXPECT_LT(ShowJson(std::string(1000, 'x')).size(), 70u);
+}
+
+TEST(Json, IntegersDoNotWrap) {
+  EXPECT_TRUE(IsIntIn(5, 0, 5));
+  EXPECT_TRUE(IsIntIn(5u, -1, 5));
+  EXPECT_TRUE(IsIntIn(-1, -1, 5));
+  EXPECT_FALSE(IsIntIn(6, 0, 5));
+  EXPECT_FALSE(IsIntIn(-2, -1, 5));
+  EXPECT_FALSE(IsIntIn(18446744073709551615u, -1, 5)) << "which is -1 as a signed number";
+  EXPECT_FALSE(IsIntIn(1u, 2, 5));
+  EXPECT_FALSE(IsIntIn(1.0, 0, 5));
+  EXPECT_FALSE(IsIntIn("1", 0, 5));
+}
+
+TEST(RunMain, AnErrorIsOneLine) {
+  testing::internal::CaptureStderr();
+  RunMain(0, nullptr, [](int, char**) -> int { throw Error("a\nb"); });
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "tiny-vllm: a\\x0ab\n");
 }
 
 TEST(RunMain, ErrorsBecomeStatusTwo) {

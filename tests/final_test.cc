@@ -179,6 +179,66 @@ TEST(Final, ABadCommandLineIsOneLineAndStatusTwo) {
   }
 }
 
+TEST(Final, AWrongValueOfAFlagIsRefusedBeforeTheModelIsRead) {
+  for (const char* arguments :
+       {"--max-tokens 0", "--max-tokens -1", "--max-tokens ''", "--max-tokens 1.5",
+        "--max-model-len 0", "--logprobs -5", "--prompt-logprobs -1", "--prompts ''", "--model ''",
+        "--max-tokens 1 --max-tokens 2", "--prompt x y", "'--no-such\nflag'"}) {
+    const Outcome outcome = Final(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_EQ(outcome.output, "") << arguments;
+    EXPECT_EQ(std::count(outcome.errors.begin(), outcome.errors.end(), '\n'), 1) << outcome.errors;
+    EXPECT_LT(outcome.errors.size(), 200u) << outcome.errors;
+  }
+}
+
+TEST(Final, APromptInBracketsIsOnePrompt) {
+  const Outcome outcome = Final("--json --max-tokens 1 --prompt '[a,b]' --prompt=-5");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(JsonLines(outcome.output).size(), 2u) << outcome.output;
+}
+
+TEST(Final, HostileRequestsAreRefusedInAShortLine) {
+  const std::string deep = std::string(1 << 20, '[') + std::string(1 << 20, ']');
+  const std::string path =
+      TempFile("hostile.jsonl",
+               "{\"prompt\": \"x\", \"max_tokens\": " + deep + "}\n" +
+                   "{\"prompt\": \"x\", \"max_tokens\": \"" + std::string(1 << 20, 'a') + "\"}\n" +
+                   "{\"prompt\": \"x\", \"max_tokens\": 18446744073709551615}\n"
+                   "{\"prompt\": \"x\", \"a\\nb\": 1}\n"
+                   "{\"prompt\": \"\xff\"}\n"
+                   "{\"prompt\": \"" +
+                   std::string(1 << 20, 'a') + "}\n" +
+                   "{\"prompt_token_ids\": [18446744073709551615]}\n"
+                   "{\"prompt\": \"x\", \"max_tokens\": 2147483647, \"temperature\": null, "
+                   "\"prompt_logprobs\": null, \"prompt_token_ids\": [1]}\n"
+                   "{\"prompt\": \"Name a color.\", \"max_tokens\": 2147483647, "
+                   "\"temperature\": null}\r\n");
+  const Outcome outcome = Final("--json --prompts " + path);
+  EXPECT_EQ(outcome.status, 1) << outcome.errors;
+  const std::vector<Json> lines = JsonLines(outcome.output);
+  ASSERT_EQ(lines.size(), 9u);
+  for (size_t i = 0; i < 8; ++i) {
+    ASSERT_TRUE(lines[i].contains("error")) << i;
+    const std::string error = lines[i]["error"];
+    EXPECT_TRUE(Contains(error, "hostile.jsonl:" + std::to_string(i + 1) + ": ")) << error;
+    EXPECT_LT(error.size(), 500u) << i;
+    EXPECT_FALSE(Contains(error, "\n")) << error;
+  }
+  EXPECT_EQ(lines[8]["finish_reason"], "stop") << lines[8];
+}
+
+TEST(Final, AFullOutputIsAnError) {
+  const Outcome outcome = Final("--prompt 'Name a color.' >/dev/full");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_TRUE(Contains(outcome.errors, "standard output: No space left")) << outcome.errors;
+}
+
+TEST(Final, NamesTheBundledModelShortly) {
+  const Outcome outcome = Final("--prompt x --max-tokens 1");
+  EXPECT_TRUE(Contains(outcome.errors, "\nmodels/pocket: ")) << outcome.errors;
+}
+
 TEST(Final, HelpListsTheFlags) {
   const Outcome outcome = Final("--help");
   EXPECT_EQ(outcome.status, 0);

@@ -4,7 +4,7 @@
 //   progress.Advance(n);        // from any thread
 //
 // On a terminal, one line redrawn at most ten times a second:
-//   loading weights  [=========>          ]  47%  1.2 of 2.5 GB  1.9 GB/s  1 s left
+//   loading weights  [===========>            ]   47%  1.18 GB of 2.50 GB  1.90 GB/s  1 s left
 // Elsewhere (a log file), nothing for work under two seconds, then a line every ten seconds.
 #pragma once
 

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "common/base/error.h"
+#include "common/base/quote.h"
 
 namespace tinyvllm {
 namespace {
@@ -21,7 +22,8 @@ constexpr int kBadInput = 2;
 int Report(const char* program, const char* message) {
   std::cout.flush();
   const char* slash = std::strrchr(program, '/');
-  std::fprintf(stderr, "%s: %s\n", slash == nullptr ? program : slash + 1, message);
+  std::fprintf(stderr, "%s: %s\n", slash == nullptr ? program : slash + 1,
+               EscapeControls(message).c_str());
   return kBadInput;
 }
 

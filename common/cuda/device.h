@@ -21,7 +21,7 @@ struct DeviceReport {
 // Throws Error when there is no device, with the remedy.
 DeviceReport DescribeDevice();
 
-// One line: "NVIDIA H200, compute capability 9.0, 132 multiprocessors, 139 of 141 GB free".
+// One line: "NVIDIA H200, compute capability 9.0, 132 multiprocessors, 139 GB of 141 GB free".
 std::string ToString(const DeviceReport& report);
 
 // True where the kernels run on the simulator. Known at compile time; asks no device.

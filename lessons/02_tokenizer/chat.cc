@@ -77,6 +77,7 @@ std::vector<int> ChatPrompt(const Tokenizer& tokenizer, const std::vector<ChatMe
     Check(message.role == "system" || message.role == "user" || message.role == "assistant",
           "the chat has a message of role '", message.role.substr(0, 40),
           "', expected system, user or assistant");
+    CheckUtf8(message.content);
     append_turn(message.role, Trim(message.content));
     ids.push_back(end_of_turn);
   }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "lessons/02_tokenizer/pre_tokenizer.h"
 
 namespace tinyvllm {
@@ -13,16 +14,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxAddedTokenBytes = 1024;
-
-// A value, or the start of a long one, as one line of JSON.
-std::string Show(const Json& value) {
-  constexpr size_t kLongest = 60;
-  std::string text = value.is_structured() ? value.type_name()
-                                           : value.dump(-1, ' ', /*ensure_ascii=*/true,
-                                                        Json::error_handler_t::replace);
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
-  return text;
-}
 
 // A value inside the file together with where it is, for messages: {value, "model.vocab"}.
 struct Field {
@@ -34,7 +25,7 @@ struct Field {
   }
   Field At(const char* name) const {
     const std::string inner = where.empty() ? name : where + "." + name;
-    Check(value.is_object(), where.empty() ? "the file" : where, ": is ", Show(value),
+    Check(value.is_object(), where.empty() ? "the file" : where, ": is ", ShowJson(value),
           ", expected an object");
     Check(value.contains(name), inner, ": is missing");
     return {value[name], inner};
@@ -42,20 +33,20 @@ struct Field {
   Field At(size_t index) const { return {value[index], StrCat(where, "[", index, "]")}; }
 
   const Json& Array() const {
-    Check(value.is_array(), where, ": is ", Show(value), ", expected an array");
+    Check(value.is_array(), where, ": is ", ShowJson(value), ", expected an array");
     return value;
   }
   const Json& Object() const {
-    Check(value.is_object(), where, ": is ", Show(value), ", expected an object");
+    Check(value.is_object(), where, ": is ", ShowJson(value), ", expected an object");
     return value;
   }
   const std::string& String() const {
-    Check(value.is_string(), where, ": is ", Show(value), ", expected a string");
+    Check(value.is_string(), where, ": is ", ShowJson(value), ", expected a string");
     return value.get_ref<const std::string&>();
   }
   int Id() const { return ToId(value, where); }
   bool Bool() const {
-    Check(value.is_boolean(), where, ": is ", Show(value), ", expected true or false");
+    Check(value.is_boolean(), where, ": is ", ShowJson(value), ", expected true or false");
     return value.get<bool>();
   }
   bool BoolOr(const char* name, bool fallback) const {
@@ -66,48 +57,17 @@ struct Field {
     if (!Has(name)) return;
     const Json& setting = value[name];
     const bool off = setting == false || setting == "";
-    Check(off, At(name).where, ": is ", Show(setting),
+    Check(off, At(name).where, ": is ", ShowJson(setting),
           ", which is not supported; expected it to be unset");
   }
 
   template <typename Where>
   static int ToId(const Json& value, const Where& where) {
     Check(value.is_number_unsigned() && value.get<uint64_t>() < kMaxTokenId, where, ": is ",
-          Show(value), ", expected an id from 0 to ", kMaxTokenId - 1);
+          ShowJson(value), ", expected an id from 0 to ", kMaxTokenId - 1);
     return value.get<int>();
   }
 };
-
-// Deep nesting has no place in this file, and each level costs memory: so refuse it before parsing.
-void CheckNesting(std::string_view text) {
-  constexpr int kDeepest = 32;
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      Check(++depth <= kDeepest, "nests deeper than ", kDeepest, " levels at byte ", i);
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-}
-
-Json Parse(std::string_view text) {
-  CheckNesting(text);
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    const std::string_view message = error.what();  // "[json.exception.parse_error.101] ..."
-    const size_t start = message.find("] ");
-    throw Error("is not JSON: ", message.substr(start == std::string_view::npos ? 0 : start + 2));
-  }
-}
 
 std::vector<AddedToken> ReadAddedTokens(const Field& file) {
   std::vector<AddedToken> tokens;
@@ -134,7 +94,7 @@ std::string ReadSplit(const Field& split) {
   Check(pattern.Object().contains("Regex"), pattern.where,
         ": is not a Regex, the one kind that is supported");
   Check(split.At("behavior").String() == "Isolated", split.where, ".behavior: is ",
-        Show(split.At("behavior").value), ", which is not supported; expected \"Isolated\"");
+        ShowJson(split.At("behavior").value), ", which is not supported; expected \"Isolated\"");
   split.RefuseUnlessOff("invert");
   return pattern.At("Regex").String();
 }
@@ -158,7 +118,7 @@ std::string ReadPreTokenizer(const Field& pre_tokenizer) {
         expression = kGpt2Expression;
       }
     } else {
-      throw Error(part.where, ".type: is ", Show(type),
+      throw Error(part.where, ".type: is ", ShowJson(type),
                   ", which is not supported; expected Split or ByteLevel");
     }
   };
@@ -197,7 +157,7 @@ void ReadPostProcessor(const Field& post_processor, TokenizerFile* result) {
   const auto read_part = [&](const Field& part) {
     const std::string& type = part.At("type").String();
     if (type == "ByteLevel") return;  // it moves offsets only, never an id
-    Check(type == "TemplateProcessing", part.where, ".type: is ", Show(type),
+    Check(type == "TemplateProcessing", part.where, ".type: is ", ShowJson(type),
           ", which is not supported; expected TemplateProcessing or ByteLevel");
     Check(!has_template, part.where, ": is a second TemplateProcessing, expected one");
     has_template = true;
@@ -224,13 +184,13 @@ std::pair<std::string, std::string> ReadMerge(const Field& merges, size_t index)
              merge[1].is_string()) {
     return {merge[0].get<std::string>(), merge[1].get<std::string>()};
   }
-  throw Error(merges.where, "[", index, "]: is ", Show(merge),
+  throw Error(merges.where, "[", index, "]: is ", ShowJson(merge),
               ", expected \"left right\" or [\"left\", \"right\"]");
 }
 
 void ReadModel(const Field& model, TokenizerFile* result) {
   if (model.Has("type")) {
-    Check(model.value["type"] == "BPE", model.where, ".type: is ", Show(model.value["type"]),
+    Check(model.value["type"] == "BPE", model.where, ".type: is ", ShowJson(model.value["type"]),
           ", which is not supported; expected \"BPE\"");
   }
   for (const char* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix",
@@ -243,7 +203,7 @@ void ReadModel(const Field& model, TokenizerFile* result) {
   result->vocabulary.reserve(vocabulary.Object().size());
   for (const auto& [spelling, id] : vocabulary.value.items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMaxTokenId) {
-      Field::ToId(id, StrCat(vocabulary.where, "[", Show(spelling), "]"));
+      Field::ToId(id, StrCat(vocabulary.where, "[", ShowJson(spelling), "]"));
     }
     result->vocabulary.emplace_back(spelling, id.get<int>());
   }
@@ -255,7 +215,7 @@ void ReadModel(const Field& model, TokenizerFile* result) {
 }  // namespace
 
 TokenizerFile ParseTokenizerFile(std::string_view json_text) {
-  const Json json = Parse(json_text);
+  const Json json = ParseJson(json_text);
   const Field file{json, ""};
   for (const char* name : {"normalizer", "truncation", "padding"}) {
     if (!file.Has(name)) continue;
@@ -267,7 +227,7 @@ TokenizerFile ParseTokenizerFile(std::string_view json_text) {
   result.added_tokens = ReadAddedTokens(file);
   if (file.Has("post_processor")) ReadPostProcessor(file.At("post_processor"), &result);
   const Field decoder = file.At("decoder").At("type");
-  Check(decoder.String() == "ByteLevel", decoder.where, ": is ", Show(decoder.value),
+  Check(decoder.String() == "ByteLevel", decoder.where, ": is ", ShowJson(decoder.value),
         ", which is not supported; expected \"ByteLevel\"");
   return result;
 }

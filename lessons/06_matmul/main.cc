@@ -284,9 +284,9 @@ int Run(int argc, char** argv) {
   std::vector<int> tokens =
       IsSimulator() ? std::vector<int>{1, 64} : std::vector<int>{1, 16, 256, 4096};
   auto& app = command_line.app();
-  app.add_option("--tokens", tokens, "numbers of tokens to time")->check(CLI::PositiveNumber);
-  app.add_option("--in", in_features, "in_features to time")->check(CLI::PositiveNumber);
-  app.add_option("--out", out_features, "out_features to time")->check(CLI::PositiveNumber);
+  app.add_option("--tokens", tokens, "numbers of tokens to time")->check(AtLeast(1));
+  app.add_option("--in", in_features, "in_features to time")->check(AtLeast(1));
+  app.add_option("--out", out_features, "out_features to time")->check(AtLeast(1));
   if (!command_line.Parse(argc, argv)) return 0;
   std::sort(tokens.begin(), tokens.end());
 

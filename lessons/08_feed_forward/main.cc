@@ -222,9 +222,8 @@ int Run(int argc, char** argv) {
   int num_tokens = IsSimulator() ? 16 : 8192;
   int intermediate_size = IsSimulator() ? 1024 : 8192;
   auto& app = command_line.app();
-  app.add_option("--tokens", num_tokens, "tokens to time")->check(CLI::PositiveNumber);
-  app.add_option("--size", intermediate_size, "intermediate_size to time")
-      ->check(CLI::PositiveNumber);
+  app.add_option("--tokens", num_tokens, "tokens to time")->check(AtLeast(1));
+  app.add_option("--size", intermediate_size, "intermediate_size to time")->check(AtLeast(1));
   if (!command_line.Parse(argc, argv)) return 0;
 
   std::cout << "Lesson 08: feed-forward, on " << ToString(DescribeDevice()) << "\n\n";

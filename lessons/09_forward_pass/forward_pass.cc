@@ -1,5 +1,6 @@
 #include "lessons/09_forward_pass/forward_pass.h"
 
+#include <cmath>
 #include <utility>
 
 #include "common/base/error.h"
@@ -66,6 +67,11 @@ std::vector<float> ForwardPass::LogitsToHost() {
   CUDA_CHECK(cudaMemcpyAsync(host.data(), logits(), host.size() * sizeof(float),
                              cudaMemcpyDeviceToHost, stream_));
   CUDA_CHECK(cudaStreamSynchronize(stream_));
+  for (size_t i = 0; i < host.size(); ++i) {
+    Check(std::isfinite(host[i]), "logits: row ", i / config_.vocab_size, ", token ",
+          i % config_.vocab_size, " is ", host[i],
+          "; a kernel left its output unwritten, or the weights hold values that are not numbers");
+  }
   return host;
 }
 

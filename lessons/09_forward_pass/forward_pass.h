@@ -82,7 +82,8 @@ class ForwardPass {
 
   // On the device, valid until the next Run or RunHead. (num_logit_rows, vocab_size)
   const float* logits() { return activations_.Get<float>(Buffer::kLogits); }
-  // Copied to the host; waits for the stream.
+  // Copied to the host; waits for the stream. Throws Error unless every one is finite: an answer is
+  // never made of NaN.
   std::vector<float> LogitsToHost();
 
   void set_offload_hooks(OffloadHooks* hooks) { hooks_ = hooks; }

@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/base/mapped_file.h"
+#include "common/base/quote.h"
 
 namespace tinyvllm {
 namespace {
@@ -32,37 +34,42 @@ class Fields {
 
   int Int(const char* name, int low, int high = kMaxInt) const {
     const Json& value = At(name);
-    const bool fits = value.is_number_integer() && value >= low && value <= high;
-    Check(fits, where_, ": ", name, " is ", value.dump(), ", expected a whole number from ", low,
-          " to ", high);
+    Check(IsIntIn(value, low, high), where_, ": ", name, " is ", ShowJson(value),
+          ", expected a whole number from ", low, " to ", high);
     return value;
   }
 
   float Positive(const char* name) const {
     const Json& value = At(name);
-    Check(value.is_number() && value > 0 && std::isfinite(value.get<float>()), where_, ": ", name,
-          " is ", value.dump(), ", expected a positive number");
-    return value;
+    const float number = value.is_number() ? value.get<float>() : 0;  // 1e-50 becomes 0
+    Check(number > 0 && std::isfinite(number), where_, ": ", name, " is ", ShowJson(value),
+          ", expected a positive number that f32 can hold");
+    return number;
   }
 
   bool Bool(const char* name, bool absent) const {
     if (!Has(name)) return absent;
-    Check(At(name).is_boolean(), where_, ": ", name, " is ", At(name).dump(),
+    Check(At(name).is_boolean(), where_, ": ", name, " is ", ShowJson(At(name)),
           ", expected true or false");
     return At(name);
   }
 
   std::string String(const char* name, const char* absent) const {
     if (!Has(name)) return absent;
-    Check(At(name).is_string(), where_, ": ", name, " is ", At(name).dump(), ", expected a string");
+    Check(At(name).is_string(), where_, ": ", name, " is ", ShowJson(At(name)),
+          ", expected a string");
     return At(name);
   }
 
   // What would silently change the result if it were ignored.
   void Refuse(const char* name, bool asks_for_it) const {
     if (!asks_for_it) return;
-    throw Error(where_, ": ", name, " ", At(name).dump(),
+    throw Error(where_, ": ", name, " ", ShowJson(At(name)),
                 " is not supported; expected a Llama model without it");
+  }
+
+  void ExpectOne(const char* name) const {
+    Check(!Has(name) || At(name) == 1, where_, ": ", name, " is not supported; expected 1");
   }
 
   const std::string& where() const { return where_; }
@@ -74,10 +81,11 @@ class Fields {
 
 Json ParseFile(const std::string& path) {
   constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+  const std::string text = ReadTextFile(path, kMaxConfigBytes);
   try {
-    return Json::parse(ReadTextFile(path, kMaxConfigBytes));
-  } catch (const Json::parse_error& error) {
-    throw Error(path, ": is not JSON: ", error.what());
+    return ParseJson(text);
+  } catch (const Error& error) {
+    throw Error(path, ": ", error.what());
   }
 }
 
@@ -104,11 +112,13 @@ RopeConfig ParseRope(const Fields& config, int head_dim) {
   const Fields fields(config.At(name), config.where() + ": " + name);
   if (newer) rope.theta = fields.Positive("rope_theta");
   const char* type_name = fields.Has("rope_type") ? "rope_type" : "type";
+  // A factor with no type to apply it by must not be passed over.
+  Check(fields.Has(type_name) || !fields.Has("factor"), fields.where(),
+        ": has a factor and no rope_type; expected \"llama3\" or \"default\"");
   const std::string type = fields.String(type_name, "default");
-  Check(type == "default" || type == "llama3", fields.where(), ": ", type_name, " \"", type,
-        "\" is not supported; expected \"llama3\" or \"default\"");
-  Check(!fields.Has("partial_rotary_factor") || fields.At("partial_rotary_factor") == 1,
-        fields.where(), ": partial_rotary_factor is not supported; expected 1");
+  Check(type == "default" || type == "llama3", fields.where(), ": ", type_name, " ", Quote(type),
+        " is not supported; expected \"llama3\" or \"default\"");
+  fields.ExpectOne("partial_rotary_factor");
   if (type == "llama3") rope.scaling = ParseLlama3Scaling(fields);
   return rope;
 }
@@ -119,8 +129,8 @@ std::vector<int> TokenIds(const Fields& fields, const char* name, int vocab_size
   const Json& value = fields.At(name);
   std::vector<int> ids;
   for (const Json& id : value.is_array() ? value : Json::array({value})) {
-    Check(id.is_number_integer() && id >= 0 && id < vocab_size, fields.where(), ": ", name, " ",
-          id.dump(), " is not a token of a vocabulary of ", vocab_size);
+    Check(IsIntIn(id, 0, vocab_size - 1), fields.where(), ": ", name, " ", ShowJson(id),
+          " is not a token of a vocabulary of ", vocab_size);
     ids.push_back(id);
   }
   return ids;
@@ -128,19 +138,19 @@ std::vector<int> TokenIds(const Fields& fields, const char* name, int vocab_size
 
 void RefuseWhatWeDoNotDo(const Fields& config) {
   const std::string type = config.String("model_type", "llama");
-  Check(type == "llama", config.where(), ": model_type \"", type,
-        "\" is not supported; expected \"llama\"");
+  Check(type == "llama", config.where(), ": model_type ", Quote(type),
+        " is not supported; expected \"llama\"");
   const std::string activation = config.String("hidden_act", "silu");
-  Check(activation == "silu", config.where(), ": hidden_act \"", activation,
-        "\" is not supported; expected \"silu\"");
+  Check(activation == "silu", config.where(), ": hidden_act ", Quote(activation),
+        " is not supported; expected \"silu\"");
   for (const char* name : {"attention_bias", "mlp_bias"}) {
     config.Refuse(name, config.Bool(name, false));
   }
   for (const char* name : {"quantization_config", "sliding_window"}) {
     config.Refuse(name, config.Has(name));
   }
-  Check(!config.Has("pretraining_tp") || config.At("pretraining_tp") == 1, config.where(),
-        ": pretraining_tp is not supported; expected 1");
+  config.ExpectOne("pretraining_tp");
+  config.ExpectOne("partial_rotary_factor");
 }
 
 }  // namespace
