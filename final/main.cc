@@ -90,7 +90,7 @@ int Run(int argc, char** argv) {
   const int max_model_len = options.max_model_len > 0
                                 ? options.max_model_len
                                 : std::min(config.max_position_embeddings, kDefaultMaxModelLen);
-  std::vector<Request> requests = ReadRequests(options, tokenizer, config.bos_token_id);
+  std::vector<Request> requests = ReadRequests(options, tokenizer);
 
   const Seconds loading;
   std::cerr << ToString(DescribeDevice()) << "\n";

@@ -15,20 +15,22 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxPromptsBytes = size_t{1} << 30;
 
-// A prompt as it is: special tokens written out in it count, and it begins with one begin-of-text.
-std::vector<int> RawPrompt(const Tokenizer& tokenizer, const std::string& text, int bos_token_id) {
+// A prompt as it is: special tokens written out in it count, and it begins with one begin-of-text,
+// written in the text or put there by the tokenizer.
+std::vector<int> RawPrompt(const Tokenizer& tokenizer, const std::string& text) {
   EncodeOptions options;
   options.parse_special_tokens = true;
-  std::vector<int> ids = tokenizer.Encode(text, options);
-  if (!ids.empty() && ids.front() == bos_token_id) return ids;
+  const std::vector<int> ids = tokenizer.Encode(text, options);
   options.add_special_tokens = true;
-  return tokenizer.Encode(text, options);
+  const std::vector<int> framed = tokenizer.Encode(text, options);
+  const bool would_repeat = !ids.empty() && framed.size() > ids.size() && framed[0] == ids[0];
+  return would_repeat ? ids : framed;
 }
 
 std::vector<int> PromptIds(const Options& options, const Tokenizer& tokenizer,
-                           const std::string& text, int bos_token_id) {
+                           const std::string& text) {
   Check(!text.empty(), "prompt: is empty; expected at least one character");
-  if (options.raw || !HasChatTokens(tokenizer)) return RawPrompt(tokenizer, text, bos_token_id);
+  if (options.raw || !HasChatTokens(tokenizer)) return RawPrompt(tokenizer, text);
   return ChatPrompt(tokenizer, {{"user", text}});
 }
 
@@ -77,8 +79,7 @@ void RefuseUnknownFields(const Json& line) {
         ", expected 0: decoding is greedy");
 }
 
-Request ParseLine(const std::string& text, const Options& options, const Tokenizer& tokenizer,
-                  int bos_token_id) {
+Request ParseLine(const std::string& text, const Options& options, const Tokenizer& tokenizer) {
   const Json line = ParseJson(text);
   Check(line.is_object(), "is ", line.type_name(), ", expected a JSON object");
   RefuseUnknownFields(line);
@@ -90,7 +91,7 @@ Request ParseLine(const std::string& text, const Options& options, const Tokeniz
   std::vector<int>& ids = request.generation.prompt_token_ids;
   if (line.contains("prompt")) {
     request.shown = StringField(line, "prompt");
-    ids = PromptIds(options, tokenizer, request.shown, bos_token_id);
+    ids = PromptIds(options, tokenizer, request.shown);
   } else if (line.contains("messages")) {
     const std::vector<ChatMessage> messages = Messages(line["messages"]);
     request.shown = messages.back().content;
@@ -125,14 +126,13 @@ Request OrError(const std::string& shown, const Parse& parse) {
 
 }  // namespace
 
-std::vector<Request> ReadRequests(const Options& options, const Tokenizer& tokenizer,
-                                  int bos_token_id) {
+std::vector<Request> ReadRequests(const Options& options, const Tokenizer& tokenizer) {
   std::vector<Request> requests;
   for (const std::string& prompt : options.prompts) {
     Request parsed = OrError(prompt, [&] {
       Request request;
       request.shown = prompt;
-      request.generation.prompt_token_ids = PromptIds(options, tokenizer, prompt, bos_token_id);
+      request.generation.prompt_token_ids = PromptIds(options, tokenizer, prompt);
       request.generation.max_tokens = options.max_tokens;
       request.generation.ignore_eos = options.ignore_eos;
       request.logprobs = options.logprobs;
@@ -155,8 +155,7 @@ std::vector<Request> ReadRequests(const Options& options, const Tokenizer& token
     begin = end + 1;
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    Request request =
-        OrError("", [&] { return ParseLine(line, options, tokenizer, bos_token_id); });
+    Request request = OrError("", [&] { return ParseLine(line, options, tokenizer); });
     request.where = StrCat(options.prompts_file, ":", number);
     if (request.shown.empty()) request.shown = request.where;
     requests.push_back(std::move(request));

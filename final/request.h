@@ -21,7 +21,6 @@ struct Request {
 
 // The requests of --prompt and --prompts, in this order. A line of the file that is wrong becomes a
 // request with an error; a file that cannot be read throws Error.
-std::vector<Request> ReadRequests(const Options& options, const Tokenizer& tokenizer,
-                                  int bos_token_id);
+std::vector<Request> ReadRequests(const Options& options, const Tokenizer& tokenizer);
 
 }  // namespace tinyvllm

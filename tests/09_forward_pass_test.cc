@@ -206,6 +206,13 @@ TEST(Activations, ReadingADeadBufferIsAnError) {
   EXPECT_ERROR(activations.Begin(Buffer::kQkv, 5, nullptr), "5 rows of qkv", "planned for 4");
 }
 
+TEST(Activations, TooLargeAPassIsRefusedWithARemedy) {
+  const ModelConfig config = ConfigWith({{"intermediate_size", 1 << 20}});
+  PassLimits limits = Limits(1 << 26);
+  limits.max_sequence_len = limits.max_tokens;
+  EXPECT_ERROR(Activations(config, limits), "67108864 tokens", "free", "--max-model-len");
+}
+
 struct Model {
   explicit Model(const std::string& folder)
       : config(ModelConfig::FromFolder(folder)), weights(Checkpoint(folder), config) {}

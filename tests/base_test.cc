@@ -169,6 +169,7 @@ TEST(Json, RefusesWithThePlace) {
     EXPECT_EQ(ErrorOf([&] { ParseJson(text); }).rfind("is not JSON", 0), 0u) << text;
   }
   EXPECT_EQ(ErrorOf([] { ParseJson("[1, x]"); }), "is not JSON at byte 5: invalid literal");
+  EXPECT_EQ(ErrorOf([] { ParseJson("1e999"); }), "is not JSON: number overflow parsing '1e999'");
   const std::string long_text = "\"" + std::string(1 << 20, 'a');
   EXPECT_LT(ErrorOf([&] { ParseJson(long_text); }).size(), 200u) << "the text is not repeated";
 }

@@ -198,6 +198,15 @@ TEST(Final, APromptInBracketsIsOnePrompt) {
   EXPECT_EQ(JsonLines(outcome.output).size(), 2u) << outcome.output;
 }
 
+TEST(Final, ARawPromptBeginsWithOneBeginOfText) {
+  const Outcome outcome =
+      Final("--json --raw --max-tokens 1 --prompt hi --prompt '<|begin_of_text|>hi'");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  const std::vector<Json> lines = JsonLines(outcome.output);
+  EXPECT_EQ(lines.at(0)["prompt_token_ids"], lines.at(1)["prompt_token_ids"]);
+  EXPECT_EQ(lines[0]["prompt_token_ids"].size(), 2u) << lines[0];
+}
+
 TEST(Final, HostileRequestsAreRefusedInAShortLine) {
   const std::string deep = std::string(1 << 20, '[') + std::string(1 << 20, ']');
   const std::string path =

@@ -29,8 +29,10 @@ void CheckNesting(std::string_view text) {
 // The library's reason without its position (a line and a column of what may be one line of many)
 // and without the text read last, which may be as long as the file.
 std::string Reason(std::string_view message) {
-  const size_t start = message.find(" - ");
-  if (start != std::string_view::npos) message.remove_prefix(start + 3);
+  const size_t name_end = message.find("] ");  // "[json.exception.parse_error.101] ..."
+  if (name_end != std::string_view::npos) message.remove_prefix(name_end + 2);
+  const size_t reason = message.find(" - ");
+  if (reason != std::string_view::npos) message.remove_prefix(reason + 3);
   return std::string(message.substr(0, message.find("; last read")));
 }
 

@@ -9,9 +9,8 @@
 //   output[t][f] = Σ_k input[t][k] weight[f][k]
 //
 //   input   // (num_tokens, in_features), bf16
-//   weight  // (out_features, in_features), bf16: as Hugging Face stores it, a row an output
-//   feature output  // (num_tokens, out_features), bf16, or float where the result must not be
-//   rounded
+//   weight  // (out_features, in_features), bf16: as Hugging Face stores it, a row a feature
+//   output  // (num_tokens, out_features), bf16, or float where it must not be rounded
 //
 // All three row-major and without gaps; products are summed in f32. The sizes are any positive
 // numbers; with no tokens nothing is done. The work is queued on the stream; nothing waits.

@@ -1,18 +1,21 @@
 // Attention: every query looks at the keys before it and takes the average of their values,
 // weighted by how well query and key agree. Grouped queries, causal mask, softmax in f32.
 //
-//   const AttentionShape shape{32, 8, 64, 0.125f};  // heads, KV heads, head_dim, 1 /
-//   sqrt(head_dim) AttentionBatch batch;                         // two sequences, of 5 and 3
-//   tokens batch.num_sequences = 2; batch.num_queries = 8; batch.max_query_len = batch.max_kv_len =
-//   5; batch.query_offsets = batch.kv_offsets = offsets;   // on the device: {0, 5, 8}
+//   // heads, KV heads, head_dim, 1 / sqrt(head_dim)
+//   const AttentionShape shape{32, 8, 64, 0.125f};
+//   AttentionBatch batch;  // two sequences, of 5 and 3 tokens
+//   batch.num_sequences = 2;
+//   batch.num_queries = 8;
+//   batch.max_query_len = batch.max_kv_len = 5;
+//   batch.query_offsets = batch.kv_offsets = offsets;  // on the device: {0, 5, 8}
 //   DeviceBuffer<char> workspace(AttentionWorkspaceBytes(shape, 8, 5));
 //   Attention(shape, batch, tensors, workspace.data(), workspace.bytes(), stream);
 //
 // The mathematics: Vaswani et al., Attention Is All You Need, 2017, section 3.2; grouped queries:
 // Ainslie et al., GQA, 2023. For head h, query i and the keys j that it may see,
 //
-//   weight[j] = softmax over j of (scale * q[i] . k[j]),     output[i] = sum over j of weight[j]
-//   v[j]
+//   weight[j] = softmax over j of (scale * q[i] . k[j])
+//   output[i] = sum over j of weight[j] v[j]
 //
 // where head h reads the keys and values of KV head h / (num_heads / num_kv_heads).
 #pragma once

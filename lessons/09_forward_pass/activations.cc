@@ -4,6 +4,7 @@
 #include <map>
 
 #include "common/base/error.h"
+#include "common/base/progress.h"
 #include "common/cuda/device.h"
 #include "lessons/01_safetensors/arena.h"
 #include "lessons/07_attention/attention.h"
@@ -58,6 +59,11 @@ Activations::Activations(const ModelConfig& config, const PassLimits& limits)
   }
   ArenaPlan arena;
   for (size_t slot = 0; slot < slots.size(); ++slot) offset_[slot] = arena.Add("", size_[slot]);
+  size_t free = 0, total = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  Check(arena.total_bytes() <= free, "the buffers for passes of ", limits.max_tokens,
+        " tokens take ", HumanBytes(arena.total_bytes()), ", and the device has ", HumanBytes(free),
+        " of ", HumanBytes(total), " free; ask for less (--max-model-len)");
   arena_ = DeviceBuffer<char>(arena.total_bytes());
 }
 

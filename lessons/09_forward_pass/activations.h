@@ -9,7 +9,7 @@
 //   narrow    normed, projected, normed, projected, ... last_normed
 //   wide      qkv, gate_up, qkv, gate_up, ...           last_hidden
 //   inner     attended, activated, attended, ...
-//   scores    attention_workspace
+//   scores    workspace
 //   logits    logits
 //
 // A stage that fills a buffer asks for it with Begin, one that reads it with Get; to Get a buffer
