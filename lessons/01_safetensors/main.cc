@@ -322,7 +322,10 @@ int Run(int argc, char** argv) {
   PrintOneView(checkpoint);
   if (bundled) PrintLlamaHeader();
   UploadAndTime(checkpoint);
-  std::cout << "\nNext: the text's side of the model.\n  bazel run //lessons/02_tokenizer\n";
+  std::cout << "\nThe page: docs/01_safetensors.md. Your turn: write MakeViews in\n"
+               "lessons/01_safetensors/exercise/safetensors.cc, and check it with\n"
+               "  bazel test --//:exercise=01_safetensors //tests:01_safetensors_test\n"
+               "Next: bazel run //lessons/02_tokenizer\n";
   return 0;
 }
 

@@ -300,9 +300,10 @@ int Run(int argc, char** argv) {
   ShowTheTrick(MultiplySmall(GemmBackend::kCublas));
   ProveNothingMoved();
   Time(tokens, in_features, out_features);
-  std::cout << "Next: docs/06_matmul.md explains each step. Then write the kernel yourself, in\n"
-               "lessons/06_matmul/exercise/matmul.cu, and check it:\n"
-               "  bazel test //tests:06_matmul_test --//:exercise=06_matmul\n";
+  std::cout << "The page: docs/06_matmul.md. Your turn: write the call and the tiles in\n"
+               "lessons/06_matmul/exercise/matmul.cu, and check them with\n"
+               "  bazel test --//:exercise=06_matmul //tests:06_matmul_test\n"
+               "Next: bazel run //lessons/07_attention\n";
   return 0;
 }
 

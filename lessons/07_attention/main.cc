@@ -441,9 +441,12 @@ int Demo(int argc, char** argv) {
   LookUpByHand();
   ShowRealWeights(model.empty() ? DataPath("models/pocket") : model, sentence, head);
   ShowVersions();
-  std::cout << "\nNext: bazel run //lessons/07_attention -- --head 3 --text \"your own sentence\"\n"
-               "      bazel test //tests:07_attention_test --//:exercise=07_attention\n"
-               "      bazel run //lessons/08_feed_forward\n";
+  std::cout
+      << "\nYour own: bazel run //lessons/07_attention -- --head 3 --text \"your own sentence\"\n"
+         "The page: docs/07_attention.md. Your turn: write the softmax and the average in\n"
+         "lessons/07_attention/exercise/attention.cu, and check them with\n"
+         "  bazel test --//:exercise=07_attention //tests:07_attention_test\n"
+         "Next: bazel run //lessons/08_feed_forward\n";
   return 0;
 }
 

@@ -231,9 +231,10 @@ int Run(int argc, char** argv) {
   ShowNeurons();
   CompareALayer();
   Time(num_tokens, intermediate_size);
-  std::cout << "Next: docs/08_feed_forward.md explains each step. Then write it yourself, in\n"
-               "lessons/08_feed_forward/exercise/feed_forward.cu, and check it:\n"
-               "  bazel test //tests:08_feed_forward_test --//:exercise=08_feed_forward\n";
+  std::cout << "The page: docs/08_feed_forward.md. Your turn: write the gate in\n"
+               "lessons/08_feed_forward/exercise/feed_forward.cu, and check it with\n"
+               "  bazel test --//:exercise=08_feed_forward //tests:08_feed_forward_test\n"
+               "Next: bazel run //lessons/09_forward_pass\n";
   return 0;
 }
 

@@ -118,7 +118,10 @@ int Run(int argc, char** argv) {
   DrawTimes(times, prompt_tokens);
   std::cout << "\nThe work for token n is n tokens' work, so a text of n tokens costs about n²/2.\n"
             << "Almost all of it was done before: lesson 10 keeps it.\n\n"
-            << "Next: bazel run //final -- --prompt \"" << question << "\"\n";
+            << "The page: docs/09_forward_pass.md. Your turn: write the loop in\n"
+            << "lessons/09_forward_pass/exercise/forward_pass.cc, and check it with\n"
+            << "  bazel test --//:exercise=09_forward_pass //tests:09_forward_pass_test\n"
+            << "Next: bazel run //final -- --prompt \"What is 17+25?\"\n";
   return 0;
 }
 
