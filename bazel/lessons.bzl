@@ -11,4 +11,5 @@ LESSONS = [
     "07_attention",
     "08_feed_forward",
     "09_forward_pass",
+    "10_kv_cache",
 ]

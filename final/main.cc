@@ -17,8 +17,8 @@
 #include "lessons/01_safetensors/checkpoint.h"
 #include "lessons/02_tokenizer/tokenizer.h"
 #include "lessons/09_forward_pass/model_config.h"
-#include "lessons/09_forward_pass/recompute_generator.h"
 #include "lessons/09_forward_pass/weights.h"
+#include "lessons/10_kv_cache/kv_cache_generator.h"
 
 namespace tinyvllm {
 namespace {
@@ -46,7 +46,7 @@ class Seconds {
 // Generates one answer; text goes to standard output as it comes, unless --json asks for an object.
 Answer AnswerRequest(const Request& request, int index, const Options& options,
                      const Tokenizer& tokenizer, const ModelConfig& config,
-                     RecomputeGenerator* generator) {
+                     KvCacheGenerator* generator) {
   Answer answer;
   answer.index = index;
   if (request.prompt_logprobs >= 0) {
@@ -96,7 +96,7 @@ int Run(int argc, char** argv) {
   std::cerr << ToString(DescribeDevice()) << "\n";
   const Checkpoint checkpoint(folder);
   const Weights weights(checkpoint, config);
-  RecomputeGenerator generator(config, weights, max_model_len);
+  KvCacheGenerator generator(config, weights, max_model_len);
   std::cerr << (bundled ? kBundledModel : folder) << ": " << HumanBytes(weights.bytes())
             << " of weights, loaded in " << Fixed(loading(), 1) << " s\n";
 

@@ -28,8 +28,12 @@ struct TinyCheckpoint {
   std::map<std::string, std::vector<float>> tensors;  // values that bf16 holds exactly
   std::map<std::string, std::vector<size_t>> shapes;
 
-  explicit TinyCheckpoint(uint64_t seed = 1, bool tied = true) {
-    config["tie_word_embeddings"] = tied;
+  explicit TinyCheckpoint(uint64_t seed = 1, bool tied = true)
+      : TinyCheckpoint(seed, {{"tie_word_embeddings", tied}}) {}
+
+  // With other fields of the configuration, and weights of the shapes that follow from them.
+  TinyCheckpoint(uint64_t seed, const nlohmann::json& changes) {
+    config.update(changes);
     Random random(seed);
     const LlamaShape shape = LlamaShapeFromConfig(config.dump(), "config");
     for (const TensorSpec& spec : LlamaTensors(shape, DType::kBF16)) {

@@ -8,13 +8,26 @@
 namespace tinyvllm {
 
 Batch Batch::WholeSequence(const std::vector<int>& token_ids) {
+  return PartOfSequence(token_ids, 0);
+}
+
+Batch Batch::PartOfSequence(const std::vector<int>& token_ids, int first_position) {
   Batch batch;
   batch.token_ids = token_ids;
   batch.positions.resize(token_ids.size());
-  std::iota(batch.positions.begin(), batch.positions.end(), 0);
+  std::iota(batch.positions.begin(), batch.positions.end(), first_position);
   batch.sequence_offsets = {0, batch.num_tokens()};
   batch.logit_rows = {batch.num_tokens() - 1};
   return batch;
+}
+
+void Batch::ValidateShape() const {
+  Check(positions.size() == token_ids.size(), "batch: ", positions.size(), " positions for ",
+        token_ids.size(), " tokens");
+  const bool ordered = std::is_sorted(sequence_offsets.begin(), sequence_offsets.end());
+  Check(num_sequences() >= 1 && ordered && sequence_offsets.front() == 0 &&
+            sequence_offsets.back() == num_tokens(),
+        "batch: sequence_offsets must rise from 0 to the ", num_tokens(), " tokens");
 }
 
 void Batch::Validate(int vocab_size, int max_positions, const PassLimits& limits) const {
@@ -26,15 +39,11 @@ void Batch::Validate(int vocab_size, int max_positions, const PassLimits& limits
   };
   Check(num_tokens() >= 1 && num_tokens() <= limits.max_tokens, "batch: ", num_tokens(),
         " tokens, expected 1 to ", limits.max_tokens);
-  Check(positions.size() == token_ids.size(), "batch: ", positions.size(), " positions for ",
-        token_ids.size(), " tokens");
+  ValidateShape();
   in_range("token_ids", token_ids, vocab_size);
   in_range("positions", positions, max_positions);
   Check(num_sequences() >= 1 && num_sequences() <= limits.max_sequences, "batch: ", num_sequences(),
         " sequences, expected 1 to ", limits.max_sequences);
-  const bool ordered = std::is_sorted(sequence_offsets.begin(), sequence_offsets.end());
-  Check(ordered && sequence_offsets.front() == 0 && sequence_offsets.back() == num_tokens(),
-        "batch: sequence_offsets must rise from 0 to the ", num_tokens(), " tokens");
   Check(num_logit_rows() <= limits.max_logit_rows, "batch: ", num_logit_rows(),
         " logit rows, expected at most ", limits.max_logit_rows);
   in_range("logit_rows", logit_rows, num_tokens());

@@ -29,11 +29,16 @@ struct Batch {
 
   // One whole sequence from its first token on; the logits of its last token are wanted.
   static Batch WholeSequence(const std::vector<int>& token_ids);
+  // The part of a sequence that begins at first_position; the rest as above.
+  static Batch PartOfSequence(const std::vector<int>& token_ids, int first_position);
 
   // Throws Error, naming the field and the index, unless the batch is consistent, every token is in
   // the vocabulary, every position is below max_positions, and it keeps to `limits`. What the
   // kernels take for granted is checked here, once.
   void Validate(int vocab_size, int max_positions, const PassLimits& limits) const;
+  // The part of it that asks for no limits: a position for every token, offsets that rise from 0 to
+  // the last token.
+  void ValidateShape() const;
 };
 
 // The batch's arrays on the device, in memory taken once.

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "lessons/09_forward_pass/model_config.h"
+
 namespace tinyvllm {
 
 struct GenerationRequest {
@@ -45,5 +47,29 @@ class Generator {
       const std::vector<GenerationRequest>& requests,
       const std::function<void(const GeneratedToken&)>& on_token = nullptr) = 0;
 };
+
+// --- what generators have in common
+
+class ForwardPass;
+
+// Throws Error, saying why, for a request that a model with this vocabulary cannot continue within
+// max_model_len tokens, prompt and answer together.
+void ValidateRequest(const GenerationRequest& request, int vocab_size, int max_model_len);
+
+// Throws Error unless max_model_len is 1 to the model's own max_position_embeddings.
+void CheckMaxModelLen(const ModelConfig& config, int max_model_len);
+
+// Continues one prompt, number `index` of the requests, until an end-of-text token, max_tokens or
+// max_model_len ends it. next_logits(sequence) gives the (vocab_size) logits of the token that
+// follows the sequence, which is the prompt at first and a token longer at each further call.
+Generation ContinueGreedily(
+    size_t index, const GenerationRequest& request, const ModelConfig& config, int max_model_len,
+    const std::function<std::vector<float>(const std::vector<int>& sequence)>& next_logits,
+    const std::function<void(const GeneratedToken&)>& on_token);
+
+// The logits of every token of the batch that the pass has just run, in portions that its buffers
+// hold: on_row(token, logits) with logits (vocab_size) on the host, valid during the call.
+void VisitLogits(ForwardPass* pass, int num_tokens,
+                 const std::function<void(int token, const float* logits)>& on_row);
 
 }  // namespace tinyvllm

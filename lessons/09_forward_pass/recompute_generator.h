@@ -32,9 +32,6 @@ class RecomputeGenerator : public Generator {
   int max_model_len() const { return pass_.limits().max_sequence_len; }
 
  private:
-  Generation GenerateOne(size_t index, const GenerationRequest& request,
-                         const std::function<void(const GeneratedToken&)>& on_token);
-
   Stream stream_;
   ForwardPass pass_;
 };
