@@ -12,4 +12,5 @@ LESSONS = [
     "08_feed_forward",
     "09_forward_pass",
     "10_kv_cache",
+    "11_sampling",
 ]
