@@ -607,7 +607,7 @@ TEST_P(Pocket, TheTextIsLesson09s) {
   if (IsSimulator()) comparable = gap.size();
   GenerationRequest request;
   request.prompt_token_ids = fixture_.Ints("token_ids");
-  request.max_tokens = std::min(24, static_cast<int>(gap.size()));
+  request.max_tokens = std::min(16, static_cast<int>(gap.size()));
   request.ignore_eos = true;
   const int length = static_cast<int>(request.prompt_token_ids.size()) + request.max_tokens;
   RecomputeGenerator recompute(model_.config, model_.weights, length);

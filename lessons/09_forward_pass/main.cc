@@ -121,7 +121,7 @@ int Run(int argc, char** argv) {
             << "The page: docs/09_forward_pass.md. Your turn: write the loop in\n"
             << "lessons/09_forward_pass/exercise/forward_pass.cc, and check it with\n"
             << "  bazel test --//:exercise=09_forward_pass //tests:09_forward_pass_test\n"
-            << "Next: bazel run //final -- --prompt \"What is 17+25?\"\n";
+            << "Next: bazel run //lessons/10_kv_cache\n";
   return 0;
 }
 

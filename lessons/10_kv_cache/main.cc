@@ -236,8 +236,7 @@ int Run(int argc, char** argv) {
       << "\nThe page: docs/10_kv_cache.md. Your turn: write the store in\n"
          "lessons/10_kv_cache/exercise/kv_cache.cu, and check it with\n"
          "  bazel test --//:exercise=10_kv_cache //tests:10_kv_cache_test\n"
-         "The engine runs on the cache from here on:\n"
-         "  bazel run //final -- --prompt \"Tell me a short story about a fox and a clock.\"\n";
+         "Next: bazel run //final -- --prompt \"Tell me a short story about a fox and a clock.\"\n";
   return 0;
 }
 
