@@ -232,11 +232,10 @@ int Run(int argc, char** argv) {
 
   ShowMemory(config);
   ShowVersions();
-  std::cout
-      << "\nThe page: docs/10_kv_cache.md. Your turn: write the store in\n"
-         "lessons/10_kv_cache/exercise/kv_cache.cu, and check it with\n"
-         "  bazel test --//:exercise=10_kv_cache //tests:10_kv_cache_test\n"
-         "Next: bazel run //final -- --prompt \"Tell me a short story about a fox and a clock.\"\n";
+  std::cout << "\nThe page: docs/10_kv_cache.md. Your turn: write the store in\n"
+               "lessons/10_kv_cache/exercise/kv_cache.cu, and check it with\n"
+               "  bazel test --//:exercise=10_kv_cache //tests:10_kv_cache_test\n"
+               "Next: bazel run //lessons/11_sampling\n";
   return 0;
 }
 
