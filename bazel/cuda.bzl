@@ -106,6 +106,26 @@ SIMULATOR_ONLY = select({
     "//conditions:default": [],
 })
 
+# target_compatible_with of what needs the race detector: elsewhere it would check nothing.
+RACE_DETECTOR_ONLY = select({
+    "//:race": [],
+    "//conditions:default": ["@platforms//:incompatible"],
+})
+
+# Kernels under the race detector: a call before each access to memory, and lines for its reports.
+# common/simulator/race_hooks.cc has the functions that are called; libtsan is not linked.
+_RACE_COPTS = select({
+    "//:race": [
+        "-fsanitize=thread",
+        "--param=tsan-distinguish-volatile=1",
+        "--param=tsan-instrument-func-entry-exit=0",
+        "-U_FORTIFY_SOURCE",  # it hides calls of memcpy
+        "-Wno-tsan",
+        "-g1",
+    ],
+    "//conditions:default": [],
+})
+
 def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [], **kwargs):
     """A C++ library some of whose sources are .cu files.
 
@@ -149,7 +169,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [
         }),
         hdrs = hdrs,
         # Kernels read four floats as a float4, eight bf16 as a uint4; nvcc takes that as it is meant.
-        copts = copts + ["-fno-strict-aliasing"],
+        copts = copts + ["-fno-strict-aliasing"] + _RACE_COPTS,
         deps = deps,
         linkstatic = True,
         **kwargs

@@ -348,7 +348,7 @@ __global__ void AtomicKernel(T* cells) {
   atomicAnd(&cells[5], ~(static_cast<T>(1) << (mine % static_cast<T>(20))));
   atomicXor(&cells[6], mine);
   // A counter by compare and swap.
-  T seen = cells[7], assumed;
+  T seen = atomicCAS(&cells[7], static_cast<T>(0), static_cast<T>(0)), assumed;
   do {
     assumed = seen;
     seen = atomicCAS(&cells[7], assumed, assumed + static_cast<T>(2));

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <map>
 
+#include "common/simulator/race.h"
+
 // What kernels see as constants is written here before a thread goes on. The definitions differ
 // from the declarations of device_launch_parameters.h by `const` alone, which a C name does not
 // show.
@@ -124,7 +126,9 @@ cudaError_t BlockRunner::Run(uint64_t number) {
   }
   PrepareOrder(number);
 
+  RaceBeginBlock(this, number);
   SwitchTo(Next(fibers_.Take()));
+  RaceEndBlock();
 
   if (error_ == cudaSuccess) return cudaSuccess;
   fibers_.ResetAll();
@@ -212,6 +216,7 @@ void BlockRunner::ThreadReturned(int thread) {
   for (int i = 0; i < warp.num_groups; ++i) {
     Group* group = warp.groups[i].get();
     if (group->arrived != 0 && group->arrived == (group->mask & ~warp.returned)) {
+      RaceMeeting(thread >> warp_shift_, group->arrived, group->operation);
       ReleaseGroup(group, thread & ~(warp_size_ - 1));
     }
   }
@@ -312,6 +317,7 @@ Fiber* BlockRunner::ArriveAtBarrier(const char* file, int line) {
 }
 
 void BlockRunner::ReleaseBarrier() {
+  RaceBarrier();
   for (int i = 0; i < num_at_barrier_; ++i) MakeReady(at_barrier_[i]);
   num_at_barrier_ = 0;
   barrier_buffer_ ^= 1;
@@ -382,6 +388,7 @@ Meeting BlockRunner::ArriveInWarp(uint64_t mask, uint64_t value, const char* ope
   exchange.values[lane] = value;
   group->arrived |= bit;
   if (group->arrived != mask) return {Wait(State::kInExchange, operation, file, line), &exchange};
+  RaceMeeting(self >> warp_shift_, mask, operation);
   group->arrived &= ~bit;  // this thread needs no release
   ReleaseGroup(group, self - lane);
   exchange.lanes |= bit;
@@ -437,13 +444,20 @@ void BlockRunner::RegisterShared(void* variable, size_t bytes, const char* name,
             " bytes of static shared memory; at most 49152 are possible (nvcc refuses the kernel)");
     Leave();
   }
+  RaceShared(variable, bytes, name);
+  RacePause(true);
   if (poison_) std::memset(variable, 0xff, bytes);
+  RacePause(false);
 }
 
 // --- Reports.
 
 std::string BlockRunner::ThreadName(int thread) const {
   return ToString(Index(thread, launch_->block));
+}
+
+std::string BlockRunner::NameOfBlock(uint64_t number) const {
+  return ToString(Index(number, launch_->grid));
 }
 
 std::string BlockRunner::BlockName() const {
@@ -547,6 +561,13 @@ void BadShuffleWidth(int width, const char* file, int line) {
 
 void RegisterShared(void* variable, size_t bytes, const char* name, const char* file, int line) {
   Runner("a __shared__ declaration").RegisterShared(variable, bytes, name, file, line);
+}
+
+void RegisterSharedOnce(uint64_t* serial, void* variable, size_t bytes, const char* name,
+                        const char* file, int line) {
+  if (*serial == block_serial) return;
+  *serial = block_serial;
+  RegisterShared(variable, bytes, name, file, line);
 }
 
 }  // namespace tinyvllm::simulator

@@ -63,6 +63,10 @@ class BlockRunner {
   [[noreturn]] void Leave();
 
   bool inside_kernel() const { return running_ != &main_; }
+  const Fiber& running() const { return *running_; }
+  // "(x,y,z)" of a thread of this block, and of a block of this launch.
+  std::string ThreadName(int thread) const;
+  std::string NameOfBlock(uint64_t number) const;
   // "kernel K (launched at FILE:LINE), block (x,y,z)"
   std::string BlockName() const;
   // The same with ", thread (x,y,z)".
@@ -131,7 +135,6 @@ class BlockRunner {
   void ReleaseGroup(Group* group, int first_thread);
   uint64_t Random();
 
-  std::string ThreadName(int thread) const;
   std::string WaitersReport() const;
   void FailDeadlock();
   void FailMask(const char* operation, const char* file, int line);

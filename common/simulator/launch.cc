@@ -10,6 +10,7 @@
 #include "common/simulator/device.h"
 #include "common/simulator/error.h"
 #include "common/simulator/pool.h"
+#include "common/simulator/race.h"
 
 namespace tinyvllm::simulator {
 namespace {
@@ -107,8 +108,10 @@ void RunKernel(const KernelLaunch& launch) {
   const uint64_t num_blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   const BlockOrder order(num_blocks);
   std::atomic<bool> failed{false};
+  RaceLaunch race(num_blocks);
   WorkerPool::Get().Run(num_blocks, WorkerPool::Wake::kIfLong, [&](PoolJob& job) {
     PrepareOsThread();
+    race.Begin();
     BlockRunner& runner = BlockRunner::Get();
     runner.Begin(launch);
     for (uint64_t i; job.Next(&i);) {

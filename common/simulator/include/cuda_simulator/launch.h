@@ -124,10 +124,22 @@ extern __thread uint64_t block_serial TINYVLLM_SIM_TLS;
 
 // Fresh shared memory: fills it with poison and counts its bytes.
 void RegisterShared(void* variable, size_t bytes, const char* name, const char* file, int line);
+// The same for the first thread of a block that comes here; `serial` is the variable's own number.
+void RegisterSharedOnce(uint64_t* serial, void* variable, size_t bytes, const char* name,
+                        const char* file, int line);
 
 }  // namespace tinyvllm::simulator
 
 // Follows each translated `__shared__` declaration.
+#if defined(__SANITIZE_THREAD__)
+// The race detector must not see the serial: every thread reads it, one writes it.
+#define TINYVLLM_SIM_SHARED(variable)                                                           \
+  {                                                                                             \
+    static thread_local uint64_t tinyvllm_serial_ = 0;                                          \
+    ::tinyvllm::simulator::RegisterSharedOnce(&tinyvllm_serial_, (void*)&(variable),            \
+                                              sizeof(variable), #variable, __FILE__, __LINE__); \
+  }
+#else
 #define TINYVLLM_SIM_SHARED(variable)                                                        \
   {                                                                                          \
     static thread_local uint64_t tinyvllm_serial_ = 0;                                       \
@@ -137,6 +149,7 @@ void RegisterShared(void* variable, size_t bytes, const char* name, const char* 
                                             __FILE__, __LINE__);                             \
     }                                                                                        \
   }
+#endif
 
 namespace tinyvllm::simulator {
 

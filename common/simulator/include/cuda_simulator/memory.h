@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#define TINYVLLM_SIM_LOAD(name) \
-  template <typename T>         \
-  T name(const T* address) {    \
-    return *address;            \
+#include "fiber.h"
+
+#define TINYVLLM_SIM_LOAD(name)                  \
+  template <typename T>                          \
+  TINYVLLM_SIM_INLINE T name(const T* address) { \
+    return *address;                             \
   }
 TINYVLLM_SIM_LOAD(__ldg)
 TINYVLLM_SIM_LOAD(__ldcg)
@@ -20,10 +22,10 @@ TINYVLLM_SIM_LOAD(__ldlu)
 TINYVLLM_SIM_LOAD(__ldcv)
 #undef TINYVLLM_SIM_LOAD
 
-#define TINYVLLM_SIM_STORE(name)   \
-  template <typename T>            \
-  void name(T* address, T value) { \
-    *address = value;              \
+#define TINYVLLM_SIM_STORE(name)                       \
+  template <typename T>                                \
+  TINYVLLM_SIM_INLINE void name(T* address, T value) { \
+    *address = value;                                  \
   }
 TINYVLLM_SIM_STORE(__stwb)
 TINYVLLM_SIM_STORE(__stcg)

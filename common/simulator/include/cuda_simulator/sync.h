@@ -280,7 +280,8 @@ TINYVLLM_SIM_INLINE int __reduce_add_sync(uint64_t mask, int value, TINYVLLM_SIM
 // --- Memory order and the rest.
 
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+// One OS thread runs the whole block.
+inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __nanosleep(unsigned) { tinyvllm::simulator::Yield(); }
 inline void __trap(TINYVLLM_SIM_HERE) { tinyvllm::simulator::Trap(file, line); }

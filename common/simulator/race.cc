@@ -1,0 +1,636 @@
+#include "common/simulator/race.h"
+
+#include <link.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/simulator/block.h"
+#include "common/simulator/memory.h"
+#include "common/simulator/race_access.h"
+#include "cuda_simulator/atomic.h"
+
+// The program's own variables, `__device__` ones among them: set by the linker.
+extern "C" char __data_start[], _end[];
+
+namespace tinyvllm::simulator {
+namespace {
+
+// --- The shadow.
+
+// One access, remembered. Time is counted in meetings of the block: a barrier or a __syncwarp
+// anywhere in it begins a new tick.
+struct Access {
+  uint32_t block;  // unique in the program; 0: none
+  uint32_t time;
+  int32_t place;  // from PlaceBase()
+  uint32_t thread : 10;
+  uint32_t atomic : 1;
+  uint32_t fences : 21;  // that its thread had executed before
+};
+
+// What is known of one granule. One writer is enough: of two that do not race, the later one is
+// ordered after all that the earlier one is ordered after. Readers need not be ordered with each
+// other, so two are kept, of different blocks or else different warps where there are such: whoever
+// writes next races with one of them if it races with any. Atomics do not race with each other and
+// would hide a plain access, so they have a place of their own.
+struct Cell {
+  Access write;
+  Access atomic;
+  Access reads[2];
+};
+static_assert(sizeof(Cell) == 64);
+
+// Memory is watched in granules of 16 bytes until something smaller is accessed; the page's
+// granules are then split, down to single bytes, so that neighbours never count as one.
+constexpr int kPageShift = 10;
+constexpr size_t kPageBytes = size_t{1} << kPageShift;
+constexpr int kLargestGranuleShift = 4;
+
+struct Page {
+  std::atomic<bool> locked{false};
+  int shift = kLargestGranuleShift;
+  Cell* cells = Allocate(kLargestGranuleShift);
+
+  static Cell* Allocate(int shift) {
+    void* memory = std::calloc(kPageBytes >> shift, sizeof(Cell));
+    if (memory == nullptr) {
+      std::fputs("CUDA simulator: no memory for the race detector's shadow\n", stderr);
+      std::abort();
+    }
+    return static_cast<Cell*>(memory);
+  }
+
+  void Split(int finer) {
+    Cell* split = Allocate(finer);
+    const size_t parts = size_t{1} << (shift - finer);
+    for (size_t i = 0; i < kPageBytes >> shift; ++i) {
+      std::fill_n(split + i * parts, parts, cells[i]);
+    }
+    std::free(cells);
+    cells = split;
+    shift = finer;
+  }
+
+  void Lock() {
+    while (locked.exchange(true, std::memory_order_acquire)) {
+    }
+  }
+  void Unlock() { locked.store(false, std::memory_order_release); }
+};
+
+// Pages live as long as the program. What they say of an earlier launch counts no more, so memory
+// that is freed and allocated again needs no care.
+class Shadow {
+ public:
+  Page* Find(uintptr_t number) {
+    Part& part = parts_[number % kParts];
+    std::lock_guard<std::mutex> lock(part.mutex);
+    std::unique_ptr<Page>& page = part.pages[number];
+    if (page == nullptr) page = std::make_unique<Page>();
+    return page.get();
+  }
+
+  void Clear() {
+    for (Part& part : parts_) {
+      std::lock_guard<std::mutex> lock(part.mutex);
+      for (auto& entry : part.pages) {
+        Page& page = *entry.second;
+        std::memset(static_cast<void*>(page.cells), 0, (kPageBytes >> page.shift) * sizeof(Cell));
+      }
+    }
+  }
+
+ private:
+  static constexpr size_t kParts = 61;
+  struct Part {
+    std::mutex mutex;
+    std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages;
+  };
+  Part parts_[kParts];
+};
+
+Shadow& GetShadow() {
+  static Shadow* shadow = new Shadow;  // outlives every OS thread
+  return *shadow;
+}
+
+// --- Order between blocks: a fence, then an atomic that another block's atomic sees.
+
+// What a block had made visible by fences when one of its threads executed an atomic.
+struct Release {
+  uint32_t block;
+  int warp;                                 // of the thread
+  uint32_t before;                          // accesses of the block before this time
+  uint32_t lanes[kMaxWarpSize];             // and of lanes of the warp up to these
+  std::vector<uint32_t> fences_of_threads;  // and those before a thread's fence of this number
+
+  bool Covers(const Access& access, int warp_shift) const {
+    const int thread = access.thread;
+    return access.time < before || access.fences < fences_of_threads[thread] ||
+           (thread >> warp_shift == warp && access.time <= lanes[thread & ((1 << warp_shift) - 1)]);
+  }
+};
+
+using Releases = std::vector<std::shared_ptr<const Release>>;
+
+// By address of the atomic, and in it by block.
+struct Meetings {
+  std::mutex mutex;
+  uint32_t first_block = 0;  // of the launch that they belong to
+  std::unordered_map<uintptr_t, std::unordered_map<uint32_t, Releases>> places;
+};
+
+Meetings& GetMeetings() {
+  static Meetings* meetings = new Meetings;
+  return *meetings;
+}
+std::atomic<bool> fence_in_this_launch{false};
+
+// --- The state of an OS thread and the block that it runs.
+
+struct SharedVariable {
+  uintptr_t begin;
+  size_t bytes;
+  const char* name;
+};
+
+struct Fences {
+  uint32_t count = 0;         // executed by a thread
+  uint32_t count_before = 0;  // before the phase of the latest
+  uint32_t phase = 0;         // of the latest: the time of the barrier before it
+  uint32_t lanes[kMaxWarpSize] = {};
+};
+
+struct Acquired {
+  std::shared_ptr<const Release> release;
+  int thread;
+  uint32_t phase;
+};
+
+constexpr size_t kCachedPages = 4096;
+
+struct Context {
+  BlockRunner* runner = nullptr;
+  int warp_size = 32;
+  int warp_shift = 5;
+  uintptr_t tls_begin = 0, tls_end = 0;
+  bool paused = false;
+
+  uint32_t first_block = 0;  // of the launch
+  uint32_t block = 0;
+  uint32_t time = 1;
+  uint32_t barrier_time = 0;  // what came before is ordered for the whole block
+  // seen[w][a][b]: what lane b of warp w did up to this time is ordered before what lane a does.
+  uint32_t seen[kMaxWarps][kMaxWarpSize][kMaxWarpSize];
+  bool warp_met[kMaxWarps];
+  std::vector<SharedVariable> shared;
+
+  bool any_fence = false;
+  uint32_t fence_phase = 0, fence_phase_before = 0;  // the latest two with a fence
+  Fences fences[kMaxThreadsPerBlock];
+  std::unordered_map<uint32_t, std::vector<Acquired>> acquired;  // by block
+  uintptr_t atomic_address = 0;  // of the latest atomic, until FinishAtomic
+  int atomic_thread = 0;
+
+  struct CachedPage {
+    uintptr_t number;
+    Page* page;
+  };
+  CachedPage cache[kCachedPages] = {};
+};
+
+thread_local std::unique_ptr<Context> owned_context;
+__thread Context* context;  // of the OS thread
+__thread bool active;       // a block runs
+
+// The bytes of this OS thread's own variables: shared memory among them.
+int FindThreadVariables(dl_phdr_info* info, size_t, void* data) {
+  Context* self = static_cast<Context*>(data);
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    if (info->dlpi_phdr[i].p_type != PT_TLS) continue;
+    self->tls_begin = reinterpret_cast<uintptr_t>(info->dlpi_tls_data);
+    self->tls_end = self->tls_begin + info->dlpi_phdr[i].p_memsz;
+  }
+  return 1;  // the first is the program itself
+}
+
+Context& GetContext() {
+  if (context == nullptr) {
+    owned_context = std::make_unique<Context>();
+    context = owned_context.get();
+    dl_iterate_phdr(&FindThreadVariables, context);
+  }
+  return *context;
+}
+
+uintptr_t PlaceBase() { return reinterpret_cast<uintptr_t>(&OnFence); }
+
+// --- What is ordered.
+
+// Whether `earlier`, of this block, is ordered before what `thread` does now.
+bool OrderedInBlock(const Context& self, const Access& earlier, int thread) {
+  const int other = earlier.thread;
+  if (other == thread || earlier.time < self.barrier_time) return true;
+  const int warp = thread >> self.warp_shift;
+  if (other >> self.warp_shift != warp) return false;
+  const int mask = self.warp_size - 1;
+  return earlier.time <= self.seen[warp][thread & mask][other & mask];
+}
+
+bool OrderedByFence(const Context& self, const Access& earlier, int thread) {
+  if (self.acquired.empty()) return false;
+  const auto found = self.acquired.find(earlier.block);
+  if (found == self.acquired.end()) return false;
+  for (const Acquired& acquired : found->second) {
+    const bool known = acquired.phase < self.barrier_time ||
+                       acquired.thread >> self.warp_shift == thread >> self.warp_shift;
+    if (known && acquired.release->Covers(earlier, self.warp_shift)) return true;
+  }
+  return false;
+}
+
+bool Races(const Context& self, const Access& earlier, int thread, bool in_thread_variables) {
+  if (earlier.block < self.first_block) return false;  // an earlier launch, or none
+  if (earlier.block == self.block) return !OrderedInBlock(self, earlier, thread);
+  return !in_thread_variables && !OrderedByFence(self, earlier, thread);
+}
+
+// --- One access to one granule.
+
+void RememberRead(const Context& self, Cell* cell, const Access& access) {
+  const int thread = access.thread;
+  Access(&reads)[2] = cell->reads;
+  for (Access& read : reads) {
+    const bool over = read.block < self.first_block ||
+                      (read.block == self.block && OrderedInBlock(self, read, thread) &&
+                       (read.atomic || !access.atomic));
+    if (over) {
+      read = access;
+      return;
+    }
+  }
+  for (Access& read : reads) {
+    if (read.atomic && !access.atomic) {
+      read = access;
+      return;
+    }
+  }
+  const bool same_block = reads[0].block == reads[1].block;
+  if (!same_block) return;
+  const bool new_block = reads[0].block != access.block;
+  const bool same_warp = reads[0].thread >> self.warp_shift == reads[1].thread >> self.warp_shift;
+  if (new_block || same_warp) reads[1] = access;
+}
+
+// Remembers the access; returns whether an earlier one races with it, and which.
+bool Visit(const Context& self, Cell* cell, const Access& access, AccessKind kind,
+           bool in_thread_variables, Access* racing, AccessKind* racing_kind) {
+  const int thread = access.thread;
+  const auto check = [&](const Access& earlier, AccessKind its_kind) {
+    if (!Races(self, earlier, thread, in_thread_variables)) return false;
+    *racing = earlier;
+    *racing_kind = its_kind;
+    return true;
+  };
+  bool found = check(cell->write, AccessKind::kWrite);
+  if (!found && !access.atomic) found = check(cell->atomic, AccessKind::kAtomicWrite);
+  if (kind == AccessKind::kWrite || kind == AccessKind::kAtomicWrite) {
+    for (const Access& read : cell->reads) {
+      if (found) break;
+      if (access.atomic && read.atomic) continue;
+      found = check(read, read.atomic ? AccessKind::kAtomicRead : AccessKind::kRead);
+    }
+    (access.atomic ? cell->atomic : cell->write) = access;
+  } else {
+    RememberRead(self, cell, access);
+  }
+  return found;
+}
+
+// --- Reports.
+
+// Names the memory at `address`; false where it is none of CUDA's, such as a variable of the
+// simulator.
+bool NameMemory(const Context& self, uintptr_t address, bool in_thread_variables, Race* race) {
+  race->in_shared = in_thread_variables;
+  if (in_thread_variables) {
+    const auto dynamic = reinterpret_cast<uintptr_t>(&tinyvllm_simulator_dynamic_shared);
+    if (address - dynamic < self.runner->launch().shared_bytes) {
+      race->memory = "dynamic shared memory, byte " + std::to_string(address - dynamic);
+      return true;
+    }
+    for (const SharedVariable& variable : self.shared) {
+      if (address - variable.begin >= variable.bytes) continue;
+      race->memory = "the __shared__ variable `" + std::string(variable.name) + "`, byte " +
+                     std::to_string(address - variable.begin);
+      return true;
+    }
+    return false;
+  }
+  const AddressInfo info = LookUp(reinterpret_cast<const void*>(address));
+  if (info.kind == MemoryKind::kPageable) {
+    race->memory = "a __device__ variable";
+    return address >= reinterpret_cast<uintptr_t>(__data_start) &&
+           address < reinterpret_cast<uintptr_t>(_end);
+  }
+  const uintptr_t offset = address - reinterpret_cast<uintptr_t>(info.begin);
+  race->memory = "an allocation of " + std::to_string(offset + info.bytes_left) + " bytes, byte " +
+                 std::to_string(offset);
+  return true;
+}
+
+struct Found {
+  Access earlier = {};
+  AccessKind earlier_kind = AccessKind::kRead;
+  uintptr_t address = 0;
+};
+
+void Report(Context& self, const Found& found, const Access& access, AccessKind kind, size_t bytes,
+            bool in_thread_variables) {
+  Race race;
+  if (!NameMemory(self, found.address, in_thread_variables, &race)) return;
+  const auto side = [&](const Access& a, AccessKind its_kind) {
+    return Race::Side{its_kind, a.block - self.first_block, static_cast<int>(a.thread),
+                      reinterpret_cast<const void*>(PlaceBase() + a.place)};
+  };
+  race.earlier = side(found.earlier, found.earlier_kind);
+  race.later = side(access, kind);
+  race.bytes = bytes;
+  race.same_warp = found.earlier.block == access.block &&
+                   found.earlier.thread >> self.warp_shift == access.thread >> self.warp_shift;
+  active = false;
+  self.runner->Fail(cudaErrorLaunchFailure, DescribeRace(race, *self.runner));
+}
+
+// --- Atomics that other blocks see.
+
+// What other blocks have published at this place, the thread now knows.
+void Acquire(Context& self, int thread, const Meetings& meetings, uintptr_t address) {
+  const auto place = meetings.places.find(address);
+  if (place == meetings.places.end()) return;
+  for (const auto& [block, releases] : place->second) {
+    if (block == self.block) continue;
+    std::vector<Acquired>& known = self.acquired[block];
+    for (const auto& release : releases) {
+      const bool old = std::any_of(known.begin(), known.end(), [&](const Acquired& a) {
+        return a.release == release && (a.thread == thread || a.phase < self.barrier_time);
+      });
+      if (!old) known.push_back({release, thread, self.barrier_time});
+    }
+  }
+}
+
+// Makes known what the block's fences allow the thread to make known.
+void Publish(Context& self, int thread, Meetings& meetings, uintptr_t address) {
+  if (!self.any_fence) return;
+  auto& place = meetings.places[address];
+  // What this thread knows of other blocks, it passes on.
+  for (const auto& [block, known] : self.acquired) {
+    Releases& releases = place[block];
+    for (const Acquired& acquired : known) {
+      if (acquired.thread != thread && acquired.phase >= self.barrier_time) continue;
+      if (std::find(releases.begin(), releases.end(), acquired.release) == releases.end()) {
+        releases.push_back(acquired.release);
+      }
+    }
+  }
+  auto release = std::make_shared<Release>();
+  const Fences& own = self.fences[thread];
+  release->block = self.block;
+  release->warp = thread >> self.warp_shift;
+  std::memcpy(release->lanes, own.lanes, sizeof(own.lanes));
+  const bool own_is_recent = own.count > 0 && own.phase == self.barrier_time;
+  release->before = own_is_recent                          ? self.barrier_time
+                    : self.fence_phase < self.barrier_time ? self.fence_phase
+                                                           : self.fence_phase_before;
+  release->fences_of_threads.resize(kMaxThreadsPerBlock);
+  for (int i = 0; i < kMaxThreadsPerBlock; ++i) {
+    const Fences& fences = self.fences[i];
+    release->fences_of_threads[i] =
+        i == thread || fences.phase < self.barrier_time ? fences.count : fences.count_before;
+  }
+  Releases& mine = place[self.block];
+  const auto same = std::find_if(mine.begin(), mine.end(), [&](const auto& other) {
+    return other->warp == release->warp && other->before == release->before &&
+           other->fences_of_threads == release->fences_of_threads &&
+           std::memcmp(other->lanes, release->lanes, sizeof(release->lanes)) == 0;
+  });
+  if (same == mine.end()) mine.push_back(std::move(release));
+}
+
+template <typename Act>
+void AtMeetings(const Context& self, Act act) {
+  if (!fence_in_this_launch.load(std::memory_order_relaxed)) return;
+  Meetings& meetings = GetMeetings();
+  std::lock_guard<std::mutex> lock(meetings.mutex);
+  if (meetings.first_block != self.first_block) {
+    meetings.places.clear();
+    meetings.first_block = self.first_block;
+  }
+  act(meetings);
+}
+
+// The hook runs before the atomic does. That is the time to publish, but what the atomic will see
+// may be published in between: so a thread learns it at the next event.
+void FinishAtomic(Context& self) {
+  if (self.atomic_address == 0) return;
+  AtMeetings(self, [&](Meetings& meetings) {
+    Acquire(self, self.atomic_thread, meetings, self.atomic_address);
+  });
+  self.atomic_address = 0;
+}
+
+void BeginAtomic(Context& self, int thread, uintptr_t address) {
+  AtMeetings(self, [&](Meetings& meetings) { Publish(self, thread, meetings, address); });
+  self.atomic_address = address;
+  self.atomic_thread = thread;
+}
+
+Page* FindPage(Context& self, uintptr_t number) {
+  Context::CachedPage& cached = self.cache[number % kCachedPages];
+  if (cached.number != number || cached.page == nullptr) {
+    cached = {number, GetShadow().Find(number)};
+  }
+  return cached.page;
+}
+
+// Returns whether an earlier access races with this one, which lies within one page.
+bool VisitPage(Context& self, uintptr_t begin, size_t bytes, const Access& access, AccessKind kind,
+               bool in_thread_variables, Found* found) {
+  Page& page = *FindPage(self, begin >> kPageShift);
+  const uintptr_t offset = begin & (kPageBytes - 1);
+  const int granule = __builtin_ctzll(offset | bytes | 1 << kLargestGranuleShift);
+  bool races = false;
+  page.Lock();
+  if (granule < page.shift) page.Split(granule);
+  for (size_t i = offset >> page.shift; i << page.shift < offset + bytes; ++i) {
+    Found other;
+    if (Visit(self, &page.cells[i], access, kind, in_thread_variables, &other.earlier,
+              &other.earlier_kind) &&
+        !races) {
+      races = true;
+      other.address = begin - offset + (i << page.shift);
+      *found = other;
+    }
+  }
+  page.Unlock();
+  return races;
+}
+
+bool OnStack(const Context& self, uintptr_t address) {
+  const Fiber& fiber = self.runner->running();
+  return address >= reinterpret_cast<uintptr_t>(fiber.stack_low) &&
+         address < reinterpret_cast<uintptr_t>(fiber.stack_top);
+}
+
+}  // namespace
+
+// --- What the hooks call.
+
+void OnAccess(const void* address, size_t bytes, AccessKind kind, const void* place) {
+  if (!active || bytes == 0) return;
+  Context& self = *context;
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  if (self.paused || OnStack(self, begin)) return;
+  if (begin - reinterpret_cast<uintptr_t>(&atomics_left) < sizeof(atomics_left)) return;
+  self.paused = true;  // the detector's own copies and fills are none of the kernel's
+  const bool in_thread_variables = begin - self.tls_begin < self.tls_end - self.tls_begin;
+  const int thread = static_cast<int>(current_thread.thread);
+  const bool atomic = kind == AccessKind::kAtomicRead || kind == AccessKind::kAtomicWrite;
+  FinishAtomic(self);
+  if (atomic && !in_thread_variables) BeginAtomic(self, thread, begin);
+  Access access = {};
+  access.block = self.block;
+  access.time = self.time;
+  access.place = static_cast<int32_t>(reinterpret_cast<uintptr_t>(place) - 1 - PlaceBase());
+  access.thread = thread;
+  access.atomic = atomic;
+  access.fences = self.any_fence ? self.fences[thread].count : 0;
+  for (uintptr_t at = begin, end = begin + bytes; at < end;) {
+    const uintptr_t page_end = std::min(end, (at | (kPageBytes - 1)) + 1);
+    Found found;
+    if (VisitPage(self, at, page_end - at, access, kind, in_thread_variables, &found)) {
+      Report(self, found, access, kind, bytes, in_thread_variables);
+      if (!active) self.runner->Leave();
+    }
+    at = page_end;
+  }
+  self.paused = false;
+}
+
+void OnVolatile(const void* address, size_t bytes, bool write, const void* place) {
+  if (!active) return;
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  const bool shared = begin - context->tls_begin < context->tls_end - context->tls_begin;
+  OnAccess(address, bytes,
+           shared  ? (write ? AccessKind::kWrite : AccessKind::kRead)
+           : write ? AccessKind::kAtomicWrite
+                   : AccessKind::kAtomicRead,
+           place);
+}
+
+void OnFence() {
+  if (!active) return;
+  Context& self = *context;
+  FinishAtomic(self);
+  const int thread = static_cast<int>(current_thread.thread);
+  fence_in_this_launch.store(true, std::memory_order_relaxed);
+  self.any_fence = true;
+  if (self.fence_phase != self.barrier_time) {
+    self.fence_phase_before = self.fence_phase;
+    self.fence_phase = self.barrier_time;
+  }
+  Fences& fences = self.fences[thread];
+  if (fences.phase != self.barrier_time) {
+    fences.count_before = fences.count;
+    fences.phase = self.barrier_time;
+  }
+  ++fences.count;
+  std::memcpy(fences.lanes, self.seen[thread >> self.warp_shift][thread & (self.warp_size - 1)],
+              sizeof(fences.lanes));
+}
+
+// --- What the engine calls.
+
+void RaceLaunch::Begin() {
+  std::call_once(numbered_, [this] {
+    static uint32_t next_block = 1;  // launches come one after another
+    if (num_blocks_ >= UINT32_MAX - next_block) {
+      GetShadow().Clear();
+      next_block = 1;
+    }
+    first_block_ = next_block;
+    next_block += static_cast<uint32_t>(num_blocks_);
+    fence_in_this_launch.store(false, std::memory_order_relaxed);
+  });
+  GetContext().first_block = first_block_;
+}
+
+void RaceBeginBlock(BlockRunner* runner, uint64_t number) {
+  Context& self = *context;
+  self.runner = runner;
+  self.warp_size = WarpSize();
+  self.warp_shift = self.warp_size == 64 ? 6 : 5;
+  self.block = self.first_block + static_cast<uint32_t>(number);
+  self.time = 2;
+  self.barrier_time = 1;
+  for (int warp = 0; warp < kMaxWarps; ++warp) {
+    if (!self.warp_met[warp]) continue;
+    std::memset(self.seen[warp], 0, sizeof(self.seen[warp]));
+    self.warp_met[warp] = false;
+  }
+  self.shared.clear();
+  if (self.any_fence) {
+    std::fill_n(self.fences, kMaxThreadsPerBlock, Fences{});
+    self.any_fence = false;
+  }
+  self.fence_phase = self.fence_phase_before = 0;
+  self.acquired.clear();
+  self.atomic_address = 0;
+  self.paused = false;
+  active = true;
+}
+
+void RaceEndBlock() { active = false; }
+
+void RaceBarrier() {
+  Context& self = *context;
+  FinishAtomic(self);
+  self.barrier_time = ++self.time;
+}
+
+void RaceMeeting(int warp, uint64_t lanes, const char* operation) {
+  // Shuffles, votes and their kin exchange values but order no memory.
+  if (std::strcmp(operation, "__syncwarp") != 0) return;
+  Context& self = *context;
+  FinishAtomic(self);
+  self.warp_met[warp] = true;
+  auto& seen = self.seen[warp];
+  uint32_t all[kMaxWarpSize] = {};
+  for (uint64_t rest = lanes; rest != 0; rest &= rest - 1) {
+    const uint32_t* row = seen[__builtin_ctzll(rest)];
+    for (int i = 0; i < kMaxWarpSize; ++i) all[i] = std::max(all[i], row[i]);
+  }
+  for (uint64_t rest = lanes; rest != 0; rest &= rest - 1) all[__builtin_ctzll(rest)] = self.time;
+  for (uint64_t rest = lanes; rest != 0; rest &= rest - 1) {
+    std::memcpy(seen[__builtin_ctzll(rest)], all, sizeof(all));
+  }
+  ++self.time;
+}
+
+void RaceShared(const void* variable, size_t bytes, const char* name) {
+  context->shared.push_back({reinterpret_cast<uintptr_t>(variable), bytes, name});
+}
+
+void RacePause(bool pause) { context->paused = pause; }
+
+}  // namespace tinyvllm::simulator
