@@ -166,19 +166,38 @@ TEST_P(SwiGluTest, CountsBeyond31Bits) {
 
 // --- the residual
 
+// A remainder as ResidualAdd leaves it: below half a unit in the last place of its element.
+std::vector<bf16> RemainderOf(const std::vector<bf16>& values, Random* random) {
+  std::vector<bf16> remainder;
+  for (const bf16 value : values) {
+    remainder.push_back(
+        __float2bfloat16(__bfloat162float(value) * (random->Uniform() - 0.5) / 256));
+  }
+  return remainder;
+}
+
 class ResidualAddTest : public testing::TestWithParam<ResidualAddVersion> {
  protected:
   void CheckCount(size_t count, size_t offset = 0) {
     SCOPED_TRACE(StrCat(count, " elements, offset ", offset));
     const std::vector<bf16> before = random_.Bf16(count, 10);
+    const std::vector<bf16> rest = RemainderOf(before, &random_);
     const std::vector<float> update = random_.F32(count);
     std::vector<double> expected;
     for (size_t i = 0; i < count; ++i)
-      expected.push_back(ToDouble(before[i]) + ToDouble(update[i]));
+      expected.push_back(ToDouble(before[i]) + ToDouble(rest[i]) + ToDouble(update[i]));
     DeviceBuffer<bf16> residual = Upload(before, offset, kGuard);
+    DeviceBuffer<bf16> remainder = Upload(rest, offset, kGuard);
     const DeviceBuffer<float> device_update = Upload(update, offset);
-    GetParam().launch(residual.data() + offset, device_update.data() + offset, count, nullptr);
-    EXPECT_EQ(FirstMismatch(Download(residual, offset, count), expected, kRelative, 0), "");
+    GetParam().launch(residual.data() + offset, remainder.data() + offset,
+                      device_update.data() + offset, count, nullptr);
+    const std::vector<bf16> high = Download(residual, offset, count);
+    const std::vector<bf16> low = Download(remainder, offset, count);
+    EXPECT_EQ(FirstMismatch(high, expected, kRelative, 1e-6), "");
+    std::vector<double> both;
+    for (size_t i = 0; i < count; ++i) both.push_back(ToDouble(high[i]) + ToDouble(low[i]));
+    // A rounding to 8 bits of what a rounding to 8 bits left over, and f32's own of sums up to 40.
+    EXPECT_EQ(FirstMismatch(both, expected, kRelative / 256, 1e-5), "");
     EXPECT_EQ(
         std::memcmp(device_update.ToHost().data() + offset, update.data(), count * sizeof(float)),
         0)
@@ -201,9 +220,20 @@ TEST_P(ResidualAddTest, NeedsNoAlignment) {
 }
 
 TEST_P(ResidualAddTest, NothingToDo) {
-  GetParam().launch(nullptr, nullptr, 0, nullptr);
+  GetParam().launch(nullptr, nullptr, nullptr, 0, nullptr);
   CUDA_CHECK(cudaDeviceSynchronize());
-  EXPECT_THROW(GetParam().launch(nullptr, nullptr, -1, nullptr), Error);
+  EXPECT_THROW(GetParam().launch(nullptr, nullptr, nullptr, -1, nullptr), Error);
+}
+
+// Near 100 the bf16 numbers are half a unit apart: without a remainder, 0.1 would never arrive.
+TEST_P(ResidualAddTest, ManySmallUpdatesAddUp) {
+  DeviceBuffer<bf16> residual(std::vector<bf16>(9, __float2bfloat16(100)));
+  DeviceBuffer<bf16> remainder(std::vector<bf16>(9, __float2bfloat16(0)));
+  const DeviceBuffer<float> update(std::vector<float>(9, 0.1f));
+  for (int i = 0; i < 1000; ++i) {
+    GetParam().launch(residual.data(), remainder.data(), update.data(), 9, nullptr);
+  }
+  for (const bf16 value : residual.ToHost()) EXPECT_NEAR(ToDouble(value), 200, 1);
 }
 
 // --- both, in a layer of the bundled model
@@ -220,6 +250,8 @@ TEST(FeedForward, IsAsGoodAsTransformers) {
     const DeviceBuffer<bf16> normed(layer.normed), gate_up_weight(layer.gate_up_weight),
         down_weight(layer.down_weight);
     DeviceBuffer<bf16> residual(layer.residual);
+    DeviceBuffer<bf16> remainder(residual.size());
+    remainder.Fill(0);
     DeviceBuffer<bf16> gate_up(size_t(num_tokens) * 2 * intermediate_size);
     DeviceBuffer<bf16> activated(size_t(num_tokens) * intermediate_size);
     DeviceBuffer<float> update(size_t(num_tokens) * hidden_size);
@@ -229,7 +261,8 @@ TEST(FeedForward, IsAsGoodAsTransformers) {
     SwiGlu(gate_up.data(), activated.data(), num_tokens, intermediate_size, nullptr);
     linear(activated.data(), down_weight.data(), update.data(), num_tokens, intermediate_size,
            hidden_size);
-    ResidualAdd(residual.data(), update.data(), int64_t{num_tokens} * hidden_size, nullptr);
+    ResidualAdd(residual.data(), remainder.data(), update.data(), int64_t{num_tokens} * hidden_size,
+                nullptr);
     const auto& f32 = layer.f32;
     const auto& theirs = layer.bf16_run;
     EXPECT_LE(RelativeError(activated.ToHost(), f32.activated),

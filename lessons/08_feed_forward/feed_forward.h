@@ -3,7 +3,7 @@
 //   linear(normed, gate_up_weight, gate_up, num_tokens, hidden_size, 2 * intermediate_size);
 //   SwiGlu(gate_up, activated, num_tokens, intermediate_size, stream);
 //   linear(activated, down_weight, update, num_tokens, intermediate_size, hidden_size);
-//   ResidualAdd(residual, update, int64_t{num_tokens} * hidden_size, stream);
+//   ResidualAdd(residual, remainder, update, int64_t{num_tokens} * hidden_size, stream);
 //
 // SwiGLU is from Shazeer, "GLU Variants Improve Transformer" (2020); its gate SiLU(x) = x / (1 +
 // exp(-x)) from Elfwing, Uchibe and Doya (2017). f32 inside, one rounding to bf16 at the end.
@@ -26,9 +26,13 @@ void SwiGlu(const bf16* gate_up,  // (num_tokens, 2 * intermediate_size)
             bf16* output,         // (num_tokens, intermediate_size), apart from gate_up
             int num_tokens, int intermediate_size, cudaStream_t stream);
 
-// residual[i] += update[i] for i below count. The update is a product's f32 sums, not yet rounded:
-// so what a block adds to the residual stream is rounded once, together with the stream, not twice.
-void ResidualAdd(bf16* residual, const float* update, int64_t count, cudaStream_t stream);
+// residual[i] += update[i] for i below count, without losing what does not fit into bf16: the
+// stream's value is residual[i] + remainder[i], of 16 significant bits, and readers take
+// residual[i] alone. The remainder begins as zeros. The update is a product's f32 sums, not yet
+// rounded. Kahan, "Further remarks on reducing truncation errors" (1965), carried the remainder of
+// a sum in this way.
+void ResidualAdd(bf16* residual, bf16* remainder, const float* update, int64_t count,
+                 cudaStream_t stream);
 
 struct SwiGluVersion {
   int number;
@@ -42,15 +46,18 @@ struct ResidualAddVersion {
   int number;
   const char* name;
   const char* idea;
-  void (*launch)(bf16* residual, const float* update, int64_t count, cudaStream_t stream);
+  void (*launch)(bf16* residual, bf16* remainder, const float* update, int64_t count,
+                 cudaStream_t stream);
 };
 
 void SwiGlu1(const bf16* gate_up, bf16* output, int num_tokens, int intermediate_size,
              cudaStream_t stream);
 void SwiGlu2(const bf16* gate_up, bf16* output, int num_tokens, int intermediate_size,
              cudaStream_t stream);
-void ResidualAdd1(bf16* residual, const float* update, int64_t count, cudaStream_t stream);
-void ResidualAdd2(bf16* residual, const float* update, int64_t count, cudaStream_t stream);
+void ResidualAdd1(bf16* residual, bf16* remainder, const float* update, int64_t count,
+                  cudaStream_t stream);
+void ResidualAdd2(bf16* residual, bf16* remainder, const float* update, int64_t count,
+                  cudaStream_t stream);
 
 constexpr SwiGluVersion kSwiGluVersions[] = {
     {1, "elements", "a thread an element: reads gate and up, writes their product", SwiGlu1},

@@ -27,6 +27,8 @@ std::vector<BufferPlan> PlanActivations(const ModelConfig& config, const PassLim
   const AttentionShape shape = AttentionShapeOf(config);
   return {
       {"hidden_state", "(tokens, hidden_size)", "residual stream", "stream", tokens, hidden},
+      {"remainder", "(tokens, hidden_size)", "the stream's lower bits", "remainder", tokens,
+       hidden},
       {"normed", "(tokens, hidden_size)", "a block's input", "narrow", tokens, hidden},
       {"projected", "(tokens, hidden_size) f32", "a block's output", "narrow", tokens,
        config.hidden_size * sizeof(float)},

@@ -6,6 +6,7 @@
 //
 //   slot      buffers, in the order in which they take it
 //   stream    hidden_state
+//   remainder remainder
 //   narrow    normed, projected, normed, projected, ... last_normed
 //   wide      qkv, gate_up, qkv, gate_up, ...           last_hidden
 //   inner     attended, activated, attended, ...
@@ -39,6 +40,7 @@ struct PassLimits {
 
 enum class Buffer {
   kHiddenState,  // (tokens, hidden_size) bf16: the residual stream
+  kRemainder,    // (tokens, hidden_size) bf16: what rounding left over of the stream
   kNormed,       // (tokens, hidden_size) bf16: RMSNorm's output, what a block reads
   kProjected,    // (tokens, hidden_size) f32: a block's output, before it joins the stream
   kLastNormed,   // (logit_rows, hidden_size) bf16

@@ -31,6 +31,9 @@ void ForwardPass::Run(const Batch& batch) {
   batch_.Upload(batch, stream_);
   const PassContext pass = context();
   hooks_->BeforePass(stream_);
+  bf16* remainder = activations_.Begin(Buffer::kRemainder, batch_.num_tokens, stream_);
+  const size_t remainder_bytes = size_t(batch_.num_tokens) * config_.hidden_size * sizeof(bf16);
+  CUDA_CHECK(cudaMemsetAsync(remainder, 0, remainder_bytes, stream_));
   // exercise: Fill the residual stream with the tokens' embeddings, take it through every layer's
   // four stages, and end with the head if the batch asks for logits. Around each layer, the hooks
   // say when its weights are needed and when they are not any more.

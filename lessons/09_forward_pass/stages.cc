@@ -25,8 +25,8 @@ void ProjectAndAdd(const PassContext& pass, const bf16* input, int in_features,
   const int tokens = pass.batch.num_tokens;
   float* projected = pass.activations.Begin<float>(Buffer::kProjected, tokens, pass.stream);
   pass.linear(input, weight, projected, tokens, in_features, config.hidden_size);
-  ResidualAdd(pass.activations.Get(Buffer::kHiddenState), projected,
-              int64_t{tokens} * config.hidden_size, pass.stream);
+  ResidualAdd(pass.activations.Get(Buffer::kHiddenState), pass.activations.Get(Buffer::kRemainder),
+              projected, int64_t{tokens} * config.hidden_size, pass.stream);
 }
 
 // tag::stages[]

@@ -62,34 +62,45 @@ int64_t CheckedCount(int num_tokens, int intermediate_size) {
 
 // --- Residual
 
-__global__ void ResidualAddKernel1(bf16* __restrict__ residual, const float* __restrict__ update,
-                                   int64_t count) {
-  const int64_t i = GlobalThread();
-  if (i >= count) return;
-  residual[i] = __float2bfloat16(__bfloat162float(residual[i]) + update[i]);
+// One element of residual += update. The remainder takes what the rounding to bf16 leaves over.
+
+__device__ void AddToStream(float update, bf16* residual, bf16* remainder) {
+  const float sum = __bfloat162float(*residual) + __bfloat162float(*remainder) + update;
+  *residual = __float2bfloat16(sum);
+  *remainder = __float2bfloat16(sum - __bfloat162float(*residual));
 }
 
-// PRECONDITION: both pointers are multiples of 16 bytes.
-__global__ void ResidualAddKernel2(bf16* __restrict__ residual, const float* __restrict__ update,
-                                   int64_t count) {
+__global__ void ResidualAddKernel1(bf16* __restrict__ residual, bf16* __restrict__ remainder,
+                                   const float* __restrict__ update, int64_t count) {
+  const int64_t i = GlobalThread();
+  if (i >= count) return;
+  AddToStream(update[i], &residual[i], &remainder[i]);
+}
+
+// PRECONDITION: all pointers are multiples of 16 bytes.
+__global__ void ResidualAddKernel2(bf16* __restrict__ residual, bf16* __restrict__ remainder,
+                                   const float* __restrict__ update, int64_t count) {
   const int64_t first = GlobalThread() * Bf16x8::kSize;
   if (first + Bf16x8::kSize <= count) {
-    float x[Bf16x8::kSize];
-    LoadBf16x8(residual + first).ToFloats(x);
+    float high[Bf16x8::kSize];
+    float low[Bf16x8::kSize];
+    LoadBf16x8(residual + first).ToFloats(high);
+    LoadBf16x8(remainder + first).ToFloats(low);
     const float4* fours = reinterpret_cast<const float4*>(update + first);
+    const float4 a = fours[0], b = fours[1];
+    const float added[Bf16x8::kSize] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 #pragma unroll
-    for (int j = 0; j < Bf16x8::kSize / 4; ++j) {
-      const float4 four = fours[j];
-      x[4 * j] += four.x;
-      x[4 * j + 1] += four.y;
-      x[4 * j + 2] += four.z;
-      x[4 * j + 3] += four.w;
+    for (int j = 0; j < Bf16x8::kSize; ++j) {
+      const float sum = high[j] + low[j] + added[j];
+      high[j] = __bfloat162float(__float2bfloat16(sum));
+      low[j] = sum - high[j];
     }
-    StoreBf16x8(residual + first, Bf16x8::FromFloats(x));
+    StoreBf16x8(residual + first, Bf16x8::FromFloats(high));
+    StoreBf16x8(remainder + first, Bf16x8::FromFloats(low));
     return;
   }
   for (int64_t i = first; i < count; ++i) {  // the last, incomplete eight
-    residual[i] = __float2bfloat16(__bfloat162float(residual[i]) + update[i]);
+    AddToStream(update[i], &residual[i], &remainder[i]);
   }
 }
 
@@ -121,27 +132,31 @@ void SwiGlu(const bf16* gate_up, bf16* output, int num_tokens, int intermediate_
   SwiGlu2(gate_up, output, num_tokens, intermediate_size, stream);
 }
 
-void ResidualAdd1(bf16* residual, const float* update, int64_t count, cudaStream_t stream) {
+void ResidualAdd1(bf16* residual, bf16* remainder, const float* update, int64_t count,
+                  cudaStream_t stream) {
   Check(count >= 0, "residual: ", count, " elements, expected 0 or more");
   if (count == 0) return;
-  ResidualAddKernel1<<<GridSize("residual", count), kThreads, 0, stream>>>(residual, update, count);
+  ResidualAddKernel1<<<GridSize("residual", count), kThreads, 0, stream>>>(residual, remainder,
+                                                                           update, count);
   CUDA_CHECK_LAUNCH();
 }
 
-void ResidualAdd2(bf16* residual, const float* update, int64_t count, cudaStream_t stream) {
-  if (!FitsBf16x8(Bf16x8::kSize, residual, update)) {
-    return ResidualAdd1(residual, update, count, stream);
+void ResidualAdd2(bf16* residual, bf16* remainder, const float* update, int64_t count,
+                  cudaStream_t stream) {
+  if (!FitsBf16x8(Bf16x8::kSize, residual, remainder, update)) {
+    return ResidualAdd1(residual, remainder, update, count, stream);
   }
   Check(count >= 0, "residual: ", count, " elements, expected 0 or more");
   if (count == 0) return;
   const int64_t eights = (count + Bf16x8::kSize - 1) / Bf16x8::kSize;
-  ResidualAddKernel2<<<GridSize("residual", eights), kThreads, 0, stream>>>(residual, update,
-                                                                            count);
+  ResidualAddKernel2<<<GridSize("residual", eights), kThreads, 0, stream>>>(residual, remainder,
+                                                                            update, count);
   CUDA_CHECK_LAUNCH();
 }
 
-void ResidualAdd(bf16* residual, const float* update, int64_t count, cudaStream_t stream) {
-  ResidualAdd2(residual, update, count, stream);
+void ResidualAdd(bf16* residual, bf16* remainder, const float* update, int64_t count,
+                 cudaStream_t stream) {
+  ResidualAdd2(residual, remainder, update, count, stream);
 }
 
 }  // namespace tinyvllm
