@@ -7,6 +7,10 @@
 #include "common/simulator/pool.h"
 #include "cuda_simulator/small_float.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace tinyvllm::simulator {
 namespace {
 
@@ -24,9 +28,11 @@ namespace portable {
 #if defined(__x86_64__)
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
+#define TINYVLLM_GEMM_FMA
 namespace avx2 {
 #include "common/simulator/gemm_kernel.inc"
 }
+#undef TINYVLLM_GEMM_FMA
 #pragma GCC pop_options
 #endif
 
