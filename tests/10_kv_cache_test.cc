@@ -71,7 +71,7 @@ class StoreKvTest : public testing::TestWithParam<StoreKvVersion> {
 
     const size_t cache_size = shape.offset + places.size() * shape.kv_size;
     std::vector<bf16> k_expected(cache_size), v_expected(cache_size);
-    std::memset(k_expected.data(), 0xff, cache_size * sizeof(bf16));
+    std::memset(static_cast<void*>(k_expected.data()), 0xff, cache_size * sizeof(bf16));
     v_expected = k_expected;
     for (int t = 0; t < shape.num_tokens; ++t) {
       for (int i = 0; i < shape.kv_size; ++i) {

@@ -277,6 +277,8 @@ TEST(SimulatorFailure, KernelsCannotCallTheHost) {
 
 // --- What ends the program.
 
+#if !defined(__SANITIZE_ADDRESS__)
+
 __device__ __attribute__((noinline)) int Deep(volatile int* x, int depth) {
   volatile char local[4096];
   local[depth % 4096] = static_cast<char>(*x);
@@ -288,8 +290,6 @@ __global__ void OverflowKernel(int* out) {
 }
 __global__ void WildKernel(int* out, long long offset) { out[offset] = 1; }
 __global__ void DivideKernel(int* out) { *out = 7 / *out; }
-
-#if !defined(__SANITIZE_ADDRESS__)
 
 TEST(SimulatorFailureDeathTest, StackOverflowNamesTheKernel) {
   DeviceBuffer<int> out(1);
@@ -336,7 +336,7 @@ __global__ void StaticKernel(float* x, int size) {
 TEST(SimulatorFailureDeathTest, AsanNamesKernelThreadAndLine) {
   DeviceBuffer<float> out(64);
   EXPECT_DEATH(
-      (GlobalKernel<<<2, 32>>>(out.data(), 1)),
+      (GlobalKernel<<<2, 32>>>(out.data(), 1), cudaDeviceSynchronize()),
       "kernel GlobalKernel .*block \\(1,0,0\\), thread \\(31,0,0\\)(.|\n)*heap-buffer-overflow"
       "(.|\n)*simulator_failure_test.cu:" +
           std::to_string(kGlobalLine));
@@ -348,7 +348,7 @@ TEST(SimulatorFailureDeathTest, AsanNamesKernelThreadAndLine) {
 TEST(SimulatorFailureDeathTest, UbsanNamesKernelThreadAndLine) {
   DeviceBuffer<float> out(64);
   EXPECT_DEATH(
-      (StaticKernel<<<1, 32>>>(out.data(), 1)),
+      (StaticKernel<<<1, 32>>>(out.data(), 1), cudaDeviceSynchronize()),
       "simulator_failure_test.cu:" + std::to_string(kStaticLine) + ".*index 32 out of bounds");
 }
 
