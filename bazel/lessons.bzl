@@ -13,4 +13,7 @@ LESSONS = [
     "09_forward_pass",
     "10_kv_cache",
     "11_sampling",
+    "12_continuous_batching",
+    "13_paged_attention",
+    "14_engine",
 ]
