@@ -1,0 +1,634 @@
+// Checks of lesson 14's scheduler: schedules worked out by hand, and thousands of random ones, with
+// what must hold after every step held against the checks' own books.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <new>
+#include <numeric>
+#include <set>
+
+#include "common/base/error.h"
+#include "common/testing/random.h"
+#include "lessons/14_engine/prefix_cache.h"
+#include "lessons/14_engine/scheduler.h"
+
+namespace {
+int64_t allocations = 0;
+}  // namespace
+
+// Kept whole, or the compiler sees free() take what new gave, and warns.
+#define WHOLE __attribute__((noinline))
+WHOLE void* operator new(size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
+  throw std::bad_alloc();
+}
+WHOLE void operator delete(void* memory) noexcept { std::free(memory); }
+WHOLE void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace tinyvllm {
+namespace {
+
+template <typename Call>
+std::string ErrorOf(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no Error was thrown";
+  return "";
+}
+
+#define EXPECT_ERROR(call, ...)                                                              \
+  do {                                                                                       \
+    const std::string message = ErrorOf([&] { call; });                                      \
+    for (const char* part : {__VA_ARGS__}) {                                                 \
+      EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message; \
+    }                                                                                        \
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;                             \
+  } while (false)
+
+// --- the prefix cache
+
+TEST(PrefixCache, FindsWhatItWasToldOf) {
+  PrefixCache cache(8, 2);
+  const std::vector<int> text = {1, 2, 3, 4, 5, 6};
+  Prefix prefix = cache.Insert(Prefix(), text.data(), 5);
+  prefix = cache.Insert(prefix, text.data() + 2, 3);
+  EXPECT_EQ(cache.num_known(), 2);
+
+  Prefix walk;
+  EXPECT_EQ(cache.Find(&walk, text.data()), 5);
+  EXPECT_EQ(cache.Find(&walk, text.data() + 2), 3);
+  EXPECT_EQ(walk.number, prefix.number);
+  EXPECT_EQ(cache.Find(&walk, text.data() + 4), -1);
+  EXPECT_EQ(walk.number, prefix.number) << "what is not found leaves the prefix as it was";
+
+  // The same tokens elsewhere in a text are not the same block.
+  Prefix start;
+  EXPECT_EQ(cache.Find(&start, text.data() + 2), -1);
+
+  cache.Forget(5);
+  cache.Forget(5);
+  start = Prefix();
+  EXPECT_EQ(cache.Find(&start, text.data()), -1);
+}
+
+TEST(PrefixCache, KeepsTheBlockThatItKnows) {
+  PrefixCache cache(4, 2);
+  const std::vector<int> text = {1, 2};
+  const Prefix first = cache.Insert(Prefix(), text.data(), 0);
+  const Prefix second = cache.Insert(Prefix(), text.data(), 1);
+  EXPECT_EQ(first.number, second.number);
+  EXPECT_TRUE(cache.Knows(0));
+  EXPECT_FALSE(cache.Knows(1));
+  EXPECT_ERROR(cache.Insert(Prefix(), text.data(), 0), "block 0", "known already");
+}
+
+// A text whose beginning was forgotten is not found through its end, whatever took its place.
+TEST(PrefixCache, AForgottenBeginningDoesNotComeBackAsAnother) {
+  for (const uint64_t mask : {~uint64_t{0}, uint64_t{0}}) {
+    PrefixCache cache(4, 1, mask);
+    const int a = 1, b = 2, c = 3;
+    const Prefix of_a = cache.Insert(Prefix(), &a, 0);
+    cache.Insert(of_a, &c, 1);  // the text a c
+    cache.Forget(0);
+    const Prefix of_b = cache.Insert(Prefix(), &b, 0);  // the same block, another text
+    Prefix walk = of_b;
+    EXPECT_EQ(cache.Find(&walk, &c), -1) << "b c was never computed";
+  }
+}
+
+// Against a map from whole texts to blocks; with hashes that always, often and never collide.
+TEST(PrefixCache, HoldsAgainstAMapOfWholeTexts) {
+  for (const uint64_t mask : {uint64_t{0}, uint64_t{3}, ~uint64_t{0}}) {
+    Random random(14 + mask);
+    const int num_blocks = 24, block_size = 2;
+    PrefixCache cache(num_blocks, block_size, mask);
+    std::vector<std::vector<int>> text_of(num_blocks);
+    int hits = 0;
+    for (int round = 0; round < 20000; ++round) {
+      const std::vector<int> text = random.Integers(block_size * random.Integer(1, 5), 0, 1);
+      // As far as it is known, and the block after that is told.
+      Prefix prefix;
+      std::vector<int> part;
+      for (size_t at = 0; at < text.size(); at += block_size) {
+        part.insert(part.end(), text.begin() + at, text.begin() + at + block_size);
+        const int found = cache.Find(&prefix, text.data() + at);
+        if (found >= 0) {
+          ++hits;
+          ASSERT_EQ(text_of[found], part);
+          continue;
+        }
+        const int block = random.Integer(0, num_blocks - 1);
+        cache.Forget(block);
+        // What lies under the walk's own prefix may be what was forgotten just now; then the text
+        // can be told all the same, and nobody will find it.
+        cache.Insert(prefix, text.data() + at, block);
+        text_of[block] = part;
+        break;
+      }
+      ASSERT_LE(cache.num_known(), num_blocks);
+    }
+    EXPECT_GT(hits, 10000);
+  }
+}
+
+// --- schedules by hand
+
+std::vector<int> Tokens(int count, int first = 0) {
+  std::vector<int> tokens(count);
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+SchedulerConfig SmallConfig(int num_blocks, int max_num_seqs = 4, int budget = 16) {
+  SchedulerConfig config;
+  config.max_num_seqs = max_num_seqs;
+  config.max_num_batched_tokens = budget;
+  config.max_model_len = 1000;
+  config.num_blocks = num_blocks;
+  config.block_size = 4;
+  return config;
+}
+
+// "3[0,5)+" is request 3 from position 0 to 5, and the next token is chosen.
+std::string Shown(const StepPlan& plan) {
+  std::string text;
+  for (const ScheduledSequence& part : plan.sequences) {
+    text += StrCat(text.empty() ? "" : " ", part.request, "[", part.first_position, ",",
+                   part.first_position + part.num_tokens, ")", part.samples ? "+" : "");
+  }
+  for (size_t i = 0; i < plan.admitted.size(); ++i) {
+    text += StrCat(" in", plan.admitted[i]);
+    if (plan.cached_tokens[i] > 0) text += StrCat("(", plan.cached_tokens[i], ")");
+  }
+  for (const int request : plan.preempted) text += StrCat(" out", request);
+  return text;
+}
+
+// Plans a step and gives every request that samples the same token.
+std::string Step(Scheduler* scheduler, int token = 7) {
+  const StepPlan plan = scheduler->Next();
+  for (const ScheduledSequence& part : plan.sequences) {
+    if (part.samples) scheduler->Append(part.request, token);
+  }
+  scheduler->CheckInvariants();
+  return Shown(plan);
+}
+
+TEST(Scheduler, DecodesFirstThenChunksThenNewcomers) {
+  Scheduler scheduler(SmallConfig(/*num_blocks=*/100, /*max_num_seqs=*/3, /*budget=*/8));
+  scheduler.Add(Tokens(3), 100);
+  EXPECT_EQ(Step(&scheduler), "0[0,3)+ in0");
+  scheduler.Add(Tokens(20, 50), 100);
+  scheduler.Add(Tokens(2, 90), 100);
+  scheduler.Add(Tokens(2, 95), 100);
+  EXPECT_EQ(Step(&scheduler), "0[3,4)+ 1[0,7) in1");
+  EXPECT_EQ(Step(&scheduler), "0[4,5)+ 1[7,14)");
+  EXPECT_EQ(Step(&scheduler), "0[5,6)+ 1[14,20)+ 2[0,1) in2");
+  // What is left of a prompt is one token: it goes with those that decode.
+  EXPECT_EQ(Step(&scheduler), "0[6,7)+ 1[20,21)+ 2[1,2)+");
+  EXPECT_EQ(Step(&scheduler), "0[7,8)+ 1[21,22)+ 2[2,3)+") << "three slots, so 3 waits";
+  scheduler.Finish(1);
+  EXPECT_EQ(Step(&scheduler), "0[8,9)+ 2[3,4)+ 3[0,2)+ in3");
+}
+
+TEST(Scheduler, PutsOffTheYoungest) {
+  // Five blocks of four tokens.
+  Scheduler scheduler(SmallConfig(5));
+  scheduler.Add(Tokens(7), 100);
+  scheduler.Add(Tokens(6, 20), 100);
+  EXPECT_EQ(Step(&scheduler), "0[0,7)+ 1[0,6)+ in0 in1");
+  EXPECT_EQ(Step(&scheduler), "0[7,8)+ 1[6,7)+");
+  EXPECT_EQ(Step(&scheduler), "0[8,9)+ 1[7,8)+") << "0 takes the last block";
+  // Each has 10 and 9 tokens now. 1 needs a third block, and is itself the youngest.
+  EXPECT_EQ(Step(&scheduler), "0[9,10)+ out1");
+  EXPECT_EQ(scheduler.pool().num_free(), 2);
+  // It is the first that waits, whoever comes.
+  scheduler.Add(Tokens(1, 40), 100);
+  EXPECT_EQ(Step(&scheduler), "0[10,11)+") << "1 would need three blocks, and 2 came later";
+  scheduler.Finish(0);
+  // Its first two blocks are where they were.
+  EXPECT_EQ(Step(&scheduler), "1[8,9)+ 2[0,1)+ in1(8) in2");
+}
+
+TEST(Scheduler, WithoutPrefixCachingItIsComputedAnew) {
+  SchedulerConfig config = SmallConfig(5);
+  config.enable_prefix_caching = false;
+  Scheduler scheduler(config);
+  scheduler.Add(Tokens(7), 100);
+  scheduler.Add(Tokens(6, 20), 100);
+  for (int i = 0; i < 3; ++i) Step(&scheduler);
+  EXPECT_EQ(Step(&scheduler), "0[9,10)+ out1");
+  scheduler.Finish(0);
+  EXPECT_EQ(Step(&scheduler), "1[0,9)+ in1");
+}
+
+TEST(Scheduler, FindsTheBeginningOfAPrompt) {
+  Scheduler scheduler(SmallConfig(100));
+  std::vector<int> prompt = Tokens(10);
+  const int first = scheduler.Add(prompt, 100);
+  prompt[9] = 77;
+  const int second = scheduler.Add(prompt, 100);
+  // In the very step that computes the blocks: a pass writes before it reads.
+  EXPECT_EQ(Step(&scheduler), "0[0,10)+ 1[8,10)+ in0 in1(8)");
+  EXPECT_EQ(scheduler.blocks(first)[0], scheduler.blocks(second)[0]);
+  EXPECT_EQ(scheduler.blocks(first)[1], scheduler.blocks(second)[1]);
+  EXPECT_NE(scheduler.blocks(first)[2], scheduler.blocks(second)[2]);
+  EXPECT_EQ(scheduler.pool().references(scheduler.blocks(first)[0]), 2);
+
+  // Of a prompt that is found as a whole, the last block is computed: its logits are wanted.
+  scheduler.Add(Tokens(8), 100);
+  EXPECT_EQ(Step(&scheduler), "0[10,11)+ 1[10,11)+ 2[4,8)+ in2(4)");
+  // A prompt whose logprobs are asked for is not looked up.
+  scheduler.Add(Tokens(8), 100, /*use_cached_prefix=*/false);
+  EXPECT_EQ(Step(&scheduler), "0[11,12)+ 1[11,12)+ 2[8,9)+ 3[0,8)+ in3");
+}
+
+TEST(Scheduler, FindsWhatOthersHaveGenerated) {
+  Scheduler scheduler(SmallConfig(100));
+  scheduler.Add(Tokens(3), 6);
+  std::vector<int> text = Tokens(3);
+  for (int i = 0; i < 6; ++i) {
+    Step(&scheduler, 50 + i);
+    text.push_back(50 + i);
+  }
+  scheduler.Finish(0);
+  // Nine tokens; the last one was never computed, so two full blocks are known.
+  text.push_back(99);
+  scheduler.Add(text, 5);
+  EXPECT_EQ(Step(&scheduler), "1[8,10)+ in1(8)");
+}
+
+TEST(Scheduler, OverwritesWhatWasUsedTheLongestAgo) {
+  Scheduler scheduler(SmallConfig(4));
+  const auto Complete = [&](const std::vector<int>& prompt) {
+    const int request = scheduler.Add(prompt, 1);
+    const std::string plan = Step(&scheduler);
+    scheduler.Finish(request);
+    return plan.substr(plan.find(" in"));
+  };
+  EXPECT_EQ(Complete(Tokens(5, 10)), " in0");     // two blocks, one of them full
+  EXPECT_EQ(Complete(Tokens(5, 20)), " in1");     // the other two
+  EXPECT_EQ(Complete(Tokens(5, 10)), " in2(4)");  // used again, so younger than 20's
+  EXPECT_EQ(Complete(Tokens(8, 30)), " in3");     // two blocks: those that were free the longest
+  EXPECT_EQ(Complete(Tokens(5, 10)), " in4(4)");
+  EXPECT_EQ(Complete(Tokens(5, 20)), " in5");
+}
+
+TEST(Scheduler, APromptThatCanNeverFitIsRefusedAndOthersRun) {
+  Scheduler scheduler(SmallConfig(2));
+  EXPECT_ERROR(scheduler.Add(Tokens(9), 5), "prompt", "9 tokens", "3 KV blocks", "pool has 2",
+               "--num-gpu-blocks-override");
+  EXPECT_ERROR(scheduler.Add({}, 5), "prompt", "empty");
+  EXPECT_ERROR(scheduler.Add(Tokens(2), 0), "max_tokens is 0");
+  EXPECT_ERROR(scheduler.Add(Tokens(1000), 5), "1000 tokens", "--max-model-len");
+  EXPECT_FALSE(scheduler.has_work());
+  EXPECT_EQ(scheduler.Add(Tokens(8), 5), 0) << "what is refused takes no number";
+  EXPECT_EQ(Step(&scheduler), "0[0,8)+ in0");
+}
+
+TEST(Scheduler, OneThatOutgrowsThePoolEnds) {
+  Scheduler scheduler(SmallConfig(2));
+  scheduler.Add(Tokens(7), 100);
+  EXPECT_EQ(scheduler.length_limit(0), 9) << "8 tokens in the pool, and the last one chosen";
+  EXPECT_EQ(Step(&scheduler), "0[0,7)+ in0");
+  EXPECT_EQ(Step(&scheduler), "0[7,8)+");
+  EXPECT_EQ(Step(&scheduler), "") << "nothing more can come";
+  scheduler.Finish(0);
+  EXPECT_FALSE(scheduler.has_work());
+}
+
+TEST(Scheduler, ALongPromptDelaysOthersByOneChunk) {
+  SchedulerConfig config = SmallConfig(3000, 4, 512);
+  config.max_model_len = 10000;
+  Scheduler scheduler(config);
+  scheduler.Add(Tokens(3), 100);
+  Step(&scheduler);
+  scheduler.Add(Tokens(8192, 50), 1);
+  int steps = 0;
+  for (; scheduler.blocks(1).empty() || steps < 17; ++steps) {
+    const StepPlan plan = scheduler.Next();
+    ASSERT_EQ(plan.sequences[0].request, 0);
+    ASSERT_TRUE(plan.sequences[0].samples) << "a token in every step";
+    int total = 0;
+    for (const ScheduledSequence& part : plan.sequences) {
+      total += part.num_tokens;
+      if (part.samples) scheduler.Append(part.request, 1);
+    }
+    ASSERT_LE(total, 512);
+    if (plan.sequences.size() > 1 && plan.sequences[1].samples) break;
+  }
+  EXPECT_EQ(steps, 16) << "8192 tokens, 511 a step";
+}
+
+TEST(Scheduler, RefusesWhatMakesNoSense) {
+  SchedulerConfig config = SmallConfig(4);
+  config.max_num_batched_tokens = 3;
+  EXPECT_ERROR(Scheduler{config}, "max_num_batched_tokens is 3", "max_num_seqs, 4");
+  config = SmallConfig(0);
+  EXPECT_ERROR(Scheduler{config}, "KV blocks is 0");
+  config = SmallConfig(4, 0);
+  EXPECT_ERROR(Scheduler{config}, "max_num_seqs is 0");
+  config = SmallConfig(4);
+  config.block_size = 0;
+  EXPECT_ERROR(Scheduler{config}, "block_size is 0");
+  config = SmallConfig(4);
+  config.max_model_len = 1;
+  EXPECT_ERROR(Scheduler{config}, "max_model_len is 1");
+
+  Scheduler scheduler(SmallConfig(4));
+  EXPECT_ERROR(scheduler.Finish(0), "no request 0");
+  EXPECT_ERROR(scheduler.Append(3, 1), "no request 3");
+  scheduler.Add(Tokens(3), 3);
+  EXPECT_ERROR(scheduler.Append(0, 1), "request 0", "not planned");
+}
+
+// --- random schedules
+
+// Plays the engine, the model and the user. The model is one whose next token follows from the
+// text, as a real one's does, so that requests with equal texts go on alike.
+class Simulation {
+ public:
+  struct Options {
+    SchedulerConfig config;
+    int num_requests;
+    int vocab;        // small, so that prompts often begin alike
+    int longest;      // prompt
+    int lag;          // steps by which values come late: 0 or 1
+    double arrivals;  // chance of a new request a step
+    double aborts;    // chance of one
+    double stops;     // chance that a token ends its request
+  };
+
+  Simulation(const Options& options, uint64_t seed)
+      : options_(options),
+        random_(seed),
+        scheduler_(options.config),
+        content_(options.config.num_blocks * options.config.block_size, 0) {}
+
+  void Run() {
+    int added = 0;
+    for (int64_t step = 0; added < options_.num_requests || scheduler_.has_work(); ++step) {
+      ASSERT_LT(step, 100000) << "requests do not end";
+      while (added < options_.num_requests && random_.Uniform() < options_.arrivals) {
+        ++added;
+        AddRequest();
+      }
+      if (!live_.empty() && random_.Uniform() < options_.aborts) AbortOne();
+      const int64_t before = allocations;
+      const StepPlan& plan = scheduler_.Next();
+      ASSERT_EQ(allocations, before) << "a step allocates";
+      CheckPlan(plan);
+      if (testing::Test::HasFatalFailure()) return;
+      Compute(plan);
+      if (testing::Test::HasFatalFailure()) return;
+      scheduler_.CheckInvariants();
+      TakeValues(options_.lag == 0 ? &pending_ : &late_);
+      if (options_.lag == 1) std::swap(pending_, late_);
+      scheduler_.CheckInvariants();
+    }
+    EXPECT_EQ(scheduler_.pool().num_free(), options_.config.num_blocks) << "blocks are lost";
+  }
+
+  int preemptions = 0, hits = 0, ended = 0, longest_chunked = 0;
+
+ private:
+  struct Live {
+    std::vector<int> tokens;      // prompt, and all that has been planned
+    std::vector<uint64_t> texts;  // a number for each beginning of it, itself included
+    int prompt;
+    int limit;
+    bool use_cached_prefix;
+    int known;         // tokens whose value the scheduler has been told
+    int computed = 0;  // since it was admitted
+    bool running = false;
+  };
+
+  static uint64_t Extend(uint64_t text, int token) {
+    text = (text ^ (token + 1)) * 0xbf58476d1ce4e5b9u;
+    return text ^ text >> 29;
+  }
+
+  void Push(Live* live, int token) {
+    live->tokens.push_back(token);
+    live->texts.push_back(Extend(live->texts.empty() ? 12345 : live->texts.back(), token));
+  }
+
+  int NextToken(const Live& live) const {
+    return static_cast<int>(live.texts.back() % options_.vocab);
+  }
+
+  void AddRequest() {
+    const int length = random_.Integer(0, options_.longest);
+    const int max_tokens = random_.Integer(0, 12) * random_.Integer(1, 3);
+    const bool use_cached_prefix = random_.Integer(0, 5) > 0;
+    // Most prompts are of few families that begin alike.
+    std::vector<int> prompt(length);
+    const int family = random_.Integer(0, 3), same = random_.Integer(0, length);
+    for (int i = 0; i < length; ++i) {
+      prompt[i] =
+          i < same ? (family * 7 + i * i) % options_.vocab : random_.Integer(0, options_.vocab - 1);
+    }
+    const SchedulerConfig& config = options_.config;
+    const int room = config.num_blocks * config.block_size;
+    if (length == 0 || max_tokens == 0 || length > room || length >= config.max_model_len) {
+      const int waiting = scheduler_.num_waiting();
+      EXPECT_THROW(scheduler_.Add(prompt, max_tokens, use_cached_prefix), Error);
+      EXPECT_EQ(scheduler_.num_waiting(), waiting);
+      return;
+    }
+    const int number = scheduler_.Add(prompt, max_tokens, use_cached_prefix);
+    Live live;
+    for (const int token : prompt) Push(&live, token);
+    live.prompt = live.known = length;
+    live.limit = std::min({length + max_tokens, config.max_model_len, room + 1});
+    live.use_cached_prefix = use_cached_prefix;
+    EXPECT_EQ(scheduler_.length_limit(number), live.limit);
+    EXPECT_TRUE(live_.empty() || number > live_.rbegin()->first);
+    live_[number] = live;
+  }
+
+  void AbortOne() {
+    auto live = live_.begin();
+    std::advance(live, random_.Integer(0, static_cast<int>(live_.size()) - 1));
+    End(live->first);
+  }
+
+  void End(int number) {
+    const int64_t before = allocations;
+    scheduler_.Finish(number);
+    ASSERT_EQ(allocations, before) << "an end allocates";
+    live_.erase(number);
+    ++ended;
+  }
+
+  // What a plan promises, from the state before it.
+  void CheckPlan(const StepPlan& plan) {
+    std::set<int> decoding;  // in its answer, with a token to compute
+    for (const auto& [number, live] : live_) {
+      const bool at_limit = static_cast<int>(live.tokens.size()) == live.limit;
+      if (live.running && !at_limit && live.computed + 1 == static_cast<int>(live.tokens.size())) {
+        decoding.insert(number);
+      }
+    }
+    for (const int number : plan.preempted) {
+      Live& live = live_.at(number);
+      ASSERT_TRUE(live.running);
+      for (const auto& [other, state] : live_) {
+        ASSERT_FALSE(state.running && other > number) << "a younger one runs on";
+      }
+      live.running = false;
+      live.computed = 0;
+      decoding.erase(number);
+      ++preemptions;
+      ASSERT_TRUE(plan.admitted.empty());
+    }
+    ASSERT_EQ(plan.admitted.size(), plan.cached_tokens.size());
+    for (size_t i = 0; i < plan.admitted.size(); ++i) {
+      Live& live = live_.at(plan.admitted[i]);
+      ASSERT_FALSE(live.running);
+      for (const auto& [other, state] : live_) {
+        ASSERT_FALSE(!state.running && other < plan.admitted[i]) << "one that came before waits";
+      }
+      live.running = true;
+      live.computed = plan.cached_tokens[i];
+      ASSERT_EQ(live.computed % options_.config.block_size, 0);
+      ASSERT_LT(live.computed, static_cast<int>(live.tokens.size()));
+      ASSERT_TRUE(live.use_cached_prefix || live.computed == 0);
+      if (!options_.config.enable_prefix_caching) ASSERT_EQ(live.computed, 0);
+      hits += live.computed > 0;
+    }
+    int total = 0, oldest_unfinished = -1;
+    std::set<int> slots, numbers;
+    for (const ScheduledSequence& part : plan.sequences) {
+      const Live& live = live_.at(part.request);
+      ASSERT_TRUE(live.running);
+      ASSERT_TRUE(numbers.insert(part.request).second) << "a request twice in one step";
+      ASSERT_TRUE(slots.insert(part.slot).second) << "a slot twice in one step";
+      ASSERT_GE(part.slot, 0);
+      ASSERT_LT(part.slot, options_.config.max_num_seqs);
+      ASSERT_GE(part.num_tokens, 1);
+      ASSERT_EQ(part.first_position, live.computed) << "a position twice, or left out";
+      const int end = part.first_position + part.num_tokens, size = live.tokens.size();
+      ASSERT_LE(end, size);
+      ASSERT_LT(size, live.limit) << "beyond its end";
+      ASSERT_EQ(part.samples, end == size);
+      ASSERT_GE(
+          static_cast<int>(scheduler_.blocks(part.request).size()) * options_.config.block_size,
+          end);
+      if (end < size) {
+        ++longest_chunked;
+        oldest_unfinished = part.request;
+      }
+      decoding.erase(part.request);
+      total += part.num_tokens;
+    }
+    ASSERT_TRUE(decoding.empty()) << "request " << *decoding.begin() << " was left out of a step";
+    ASSERT_LE(total, options_.config.max_num_batched_tokens);
+    if (oldest_unfinished >= 0) {
+      ASSERT_EQ(total, options_.config.max_num_batched_tokens) << "budget is left over";
+    }
+    ASSERT_LE(scheduler_.num_running(), options_.config.max_num_seqs);
+  }
+
+  // A pass: first all parts write, then all read all that came before them.
+  void Compute(const StepPlan& plan) {
+    const int block_size = options_.config.block_size;
+    const auto place = [&](int request, int position) -> uint64_t& {
+      return content_[scheduler_.blocks(request)[position / block_size] * block_size +
+                      position % block_size];
+    };
+    for (const ScheduledSequence& part : plan.sequences) {
+      Live& live = live_.at(part.request);
+      for (int p = part.first_position; p < part.first_position + part.num_tokens; ++p) {
+        place(part.request, p) = live.texts[p];
+      }
+      live.computed += part.num_tokens;
+    }
+    for (const ScheduledSequence& part : plan.sequences) {
+      Live& live = live_.at(part.request);
+      for (int p = 0; p < live.computed; ++p) {
+        ASSERT_EQ(place(part.request, p), live.texts[p])
+            << "request " << part.request << " reads what is not its own at position " << p;
+      }
+      if (!part.samples) continue;
+      Push(&live, NextToken(live));
+      pending_.push_back(part.request);
+    }
+  }
+
+  // Values arrive; some end their request.
+  void TakeValues(std::vector<int>* values) {
+    for (const int number : *values) {
+      const auto found = live_.find(number);
+      if (found == live_.end()) continue;  // ended while the value was under way
+      Live& live = found->second;
+      if (random_.Uniform() < options_.stops) {
+        End(number);
+        continue;
+      }
+      const int64_t before = allocations;
+      scheduler_.Append(number, live.tokens[live.known++]);
+      ASSERT_EQ(allocations, before) << "a value allocates";
+      if (live.known == live.limit) End(number);
+    }
+    values->clear();
+  }
+
+  const Options options_;
+  Random random_;
+  Scheduler scheduler_;
+  std::map<int, Live> live_;
+  std::vector<uint64_t> content_;  // (num_blocks, block_size): the text whose end lies there
+  std::vector<int> pending_;       // requests whose next token this step has chosen
+  std::vector<int> late_;          // of the step before
+};
+
+class RandomSchedules : public testing::TestWithParam<int> {};
+
+TEST_P(RandomSchedules, HoldWhatMustHold) {
+  const int lag = GetParam();
+  int preemptions = 0, hits = 0, ended = 0, chunks = 0;
+  for (int seed = 0; seed < 3000; ++seed) {
+    SCOPED_TRACE(StrCat("seed ", seed));
+    Random random(seed * 2 + lag);
+    Simulation::Options options;
+    options.config.max_num_seqs = random.Integer(1, 6);
+    options.config.max_num_batched_tokens =
+        options.config.max_num_seqs + random.Integer(0, 3) * random.Integer(0, 8);
+    options.config.max_model_len = random.Integer(2, 60);
+    options.config.num_blocks = random.Integer(1, 24);
+    options.config.block_size = random.Integer(1, 5);
+    options.config.enable_prefix_caching = random.Integer(0, 3) > 0;
+    options.num_requests = random.Integer(1, 20);
+    options.vocab = random.Integer(1, 4);
+    options.longest = random.Integer(1, 40);
+    options.lag = lag;
+    options.arrivals = random.Integer(1, 9) / 10.0;
+    options.aborts = random.Integer(0, 2) / 20.0;
+    options.stops = random.Integer(0, 2) / 20.0;
+    Simulation simulation(options, seed);
+    simulation.Run();
+    if (testing::Test::HasFailure()) return;
+    preemptions += simulation.preemptions;
+    hits += simulation.hits;
+    ended += simulation.ended;
+    chunks += simulation.longest_chunked;
+  }
+  // The checks have seen what they are there for.
+  EXPECT_GT(preemptions, 1000);
+  EXPECT_GT(hits, 1000);
+  EXPECT_GT(chunks, 1000);
+  EXPECT_GT(ended, 15000);
+}
+
+INSTANTIATE_TEST_SUITE_P(Lag, RandomSchedules, testing::Values(0, 1),
+                         [](const auto& info) { return info.param == 0 ? "none" : "one"; });
+
+}  // namespace
+}  // namespace tinyvllm
