@@ -79,9 +79,9 @@ class Fields {
   const std::string where_;
 };
 
-Json ParseFile(const std::string& path) {
-  constexpr size_t kMaxConfigBytes = size_t{16} << 20;
-  const std::string text = ReadTextFile(path, kMaxConfigBytes);
+constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+
+Json Parse(const std::string& text, const std::string& path) {
   try {
     return ParseJson(text);
   } catch (const Error& error) {
@@ -155,11 +155,8 @@ void RefuseWhatWeDoNotDo(const Fields& config) {
 
 }  // namespace
 
-ModelConfig ModelConfig::FromFolder(const std::string& folder) {
-  const std::string path = folder + "/config.json";
-  Check(std::filesystem::is_directory(folder), folder,
-        ": is not a folder; expected a Hugging Face checkpoint with config.json");
-  const Json json = ParseFile(path);
+ModelConfig ModelConfig::FromJson(const std::string& json_text, const std::string& path) {
+  const Json json = Parse(json_text, path);
   const Fields fields(json, path);
   RefuseWhatWeDoNotDo(fields);
 
@@ -195,9 +192,17 @@ ModelConfig ModelConfig::FromFolder(const std::string& folder) {
   const std::vector<int> bos = TokenIds(fields, "bos_token_id", config.vocab_size);
   if (!bos.empty()) config.bos_token_id = bos[0];
   config.eos_token_ids = TokenIds(fields, "eos_token_id", config.vocab_size);
+  return config;
+}
+
+ModelConfig ModelConfig::FromFolder(const std::string& folder) {
+  Check(std::filesystem::is_directory(folder), folder,
+        ": is not a folder; expected a Hugging Face checkpoint with config.json");
+  const std::string path = folder + "/config.json";
+  ModelConfig config = FromJson(ReadTextFile(path, kMaxConfigBytes), path);
   const std::string generation_path = folder + "/generation_config.json";
   if (std::filesystem::exists(generation_path)) {
-    const Json generation = ParseFile(generation_path);
+    const Json generation = Parse(ReadTextFile(generation_path, kMaxConfigBytes), generation_path);
     const std::vector<int> eos =
         TokenIds(Fields(generation, generation_path), "eos_token_id", config.vocab_size);
     if (!eos.empty()) config.eos_token_ids = eos;

@@ -39,6 +39,8 @@ struct ModelConfig {
   // architecture has and this engine has not: other model types, activations and RoPE types,
   // biases, sliding windows, quantised weights.
   static ModelConfig FromFolder(const std::string& folder);
+  // The same from the text of a config.json; `path` names it in messages.
+  static ModelConfig FromJson(const std::string& json_text, const std::string& path);
 };
 
 // The sizes that lesson 07's kernels ask for; scale is 1 / sqrt(head_dim).
