@@ -196,7 +196,7 @@ TEST(Activations, APlannedBufferHasItsShapesBytes) {
 
 TEST(Activations, ReadingADeadBufferIsAnError) {
   const ModelConfig config = ConfigWith({});
-  Activations activations(config, Limits(4));
+  Activations activations(config, Limits(4), 0);
   EXPECT_ERROR(activations.Get(Buffer::kQkv), "qkv", "never written");
   bf16* qkv = activations.Begin(Buffer::kQkv, 4, nullptr);
   EXPECT_EQ(activations.Get(Buffer::kQkv), qkv);
@@ -210,7 +210,8 @@ TEST(Activations, TooLargeAPassIsRefusedWithARemedy) {
   const ModelConfig config = ConfigWith({{"intermediate_size", 1 << 20}});
   PassLimits limits = Limits(1 << 26);
   limits.max_sequence_len = limits.max_tokens;
-  EXPECT_ERROR(Activations(config, limits), "67108864 tokens", "free", "--max-model-len");
+  EXPECT_ERROR(Activations(config, limits, PlainAttendWorkspace(config, limits)), "67108864 tokens",
+               "free", "--max-model-len");
 }
 
 struct Model {
@@ -314,6 +315,28 @@ TEST(ForwardPass, LogitsThatAreNotNumbersAreAnError) {
     EXPECT_ERROR(LogitsOf(checkpoint.Write("nan"), Batch::WholeSequence({1, 20, 30})), "logits",
                  "row 0");
   }
+}
+
+TEST(ForwardPass, TheAttendStageGetsTheWorkspaceItAsksFor) {
+  const Model model(TinyCheckpoint().Write("workspace"));
+  const Stream stream;
+  const PassLimits limits = Limits(8);
+  Stages stages = PlainStages();
+  EXPECT_EQ(stages.attend_workspace(model.config, limits),
+            PlainAttendWorkspace(model.config, limits));
+  stages.attend_workspace = [&](const ModelConfig& config, const PassLimits& asked) {
+    EXPECT_EQ(config.hidden_size, model.config.hidden_size);
+    EXPECT_EQ(asked.max_tokens, limits.max_tokens);
+    return size_t{4321};
+  };
+  size_t seen = 0;
+  stages.attend = [&, attend = stages.attend](const PassContext& pass, int layer) {
+    seen = pass.activations.bytes(Buffer::kWorkspace);
+    attend(pass, layer);
+  };
+  ForwardPass pass(model.config, model.weights, limits, stream.get(), stages);
+  pass.Run(Batch::WholeSequence({1, 20, 30}));
+  EXPECT_EQ(seen, 4321u);
 }
 
 TEST(ForwardPass, HooksSurroundEveryLayer) {

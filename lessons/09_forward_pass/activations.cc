@@ -18,13 +18,22 @@ size_t Index(Buffer buffer) { return static_cast<size_t>(buffer); }
 
 }  // namespace
 
-// tag::plan[]
+size_t PlainAttendWorkspace(const ModelConfig& config, const PassLimits& limits) {
+  return AttentionWorkspaceBytes(AttentionShapeOf(config), limits.max_tokens,
+                                 limits.max_sequence_len);
+}
+
 std::vector<BufferPlan> PlanActivations(const ModelConfig& config, const PassLimits& limits) {
+  return PlanActivations(config, limits, PlainAttendWorkspace(config, limits));
+}
+
+// tag::plan[]
+std::vector<BufferPlan> PlanActivations(const ModelConfig& config, const PassLimits& limits,
+                                        size_t workspace_bytes) {
   const size_t tokens = limits.max_tokens;
   const size_t rows = limits.max_logit_rows;
   const size_t hidden = config.hidden_size * sizeof(bf16);  // bytes of a row
   const size_t inner = config.intermediate_size * sizeof(bf16);
-  const AttentionShape shape = AttentionShapeOf(config);
   return {
       {"hidden_state", "(tokens, hidden_size)", "residual stream", "stream", tokens, hidden},
       {"remainder", "(tokens, hidden_size)", "the stream's lower bits", "remainder", tokens,
@@ -40,16 +49,16 @@ std::vector<BufferPlan> PlanActivations(const ModelConfig& config, const PassLim
       {"attended", "(tokens, q_size)", "attention's output", "inner", tokens,
        config.q_size() * sizeof(bf16)},
       {"activated", "(tokens, intermediate_size)", "SwiGLU's output", "inner", tokens, inner},
-      {"workspace", "as lesson 07 asks", "attention scores", "scores", 1,
-       AttentionWorkspaceBytes(shape, limits.max_tokens, limits.max_sequence_len)},
+      {"workspace", "as attention asks", "attention scores", "scores", 1, workspace_bytes},
       {"logits", "(logit_rows, vocab_size) f32", "scores of the next token", "logits", rows,
        config.vocab_size * sizeof(float)},
   };
 }
 // end::plan[]
 
-Activations::Activations(const ModelConfig& config, const PassLimits& limits)
-    : plan_(PlanActivations(config, limits)) {
+Activations::Activations(const ModelConfig& config, const PassLimits& limits,
+                         size_t workspace_bytes)
+    : plan_(PlanActivations(config, limits, workspace_bytes)) {
   Check(plan_.size() == kBuffers, "activations: ", plan_.size(), " buffers planned, expected ",
         kBuffers);
   std::map<std::string, size_t> slots;

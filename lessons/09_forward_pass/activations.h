@@ -49,7 +49,7 @@ enum class Buffer {
   kLastHidden,   // (logit_rows, hidden_size) bf16: rows of the stream that are wanted
   kAttended,     // (tokens, q_size) bf16: attention's output, heads side by side
   kActivated,    // (tokens, intermediate_size) bf16: SwiGLU's output
-  kWorkspace,    // attention's scores, as lesson 07 sizes them
+  kWorkspace,    // bytes, as many as the attend stage asks for: lesson 07's scores
   kLogits,       // (logit_rows, vocab_size) f32
   kCount
 };
@@ -65,12 +65,20 @@ struct BufferPlan {
   size_t bytes() const { return rows * row_bytes; }
 };
 
+// Bytes that lesson 07's attention asks for in passes of these limits.
+size_t PlainAttendWorkspace(const ModelConfig& config, const PassLimits& limits);
+
 // The plan alone, computed from the configuration; allocates nothing. One entry a Buffer, in order.
+// `workspace_bytes`: what the attend stage asks for, as Stages::attend_workspace says.
+std::vector<BufferPlan> PlanActivations(const ModelConfig& config, const PassLimits& limits,
+                                        size_t workspace_bytes);
+// With lesson 07's attention.
 std::vector<BufferPlan> PlanActivations(const ModelConfig& config, const PassLimits& limits);
 
 class Activations {
  public:
-  Activations(const ModelConfig& config, const PassLimits& limits);
+  // Throws Error when the device has too little memory.
+  Activations(const ModelConfig& config, const PassLimits& limits, size_t workspace_bytes);
 
   // Takes the buffer's slot for it, and returns its memory, of which the first `rows` rows are
   // about to be written on `stream`. Throws Error for more rows than were planned.

@@ -48,6 +48,8 @@ struct Stages {
   LayerStage attention_output;
   LayerStage feed_forward;
   std::function<void(const PassContext&)> head;
+  // Bytes of Buffer::kWorkspace that attend asks for, in passes of these limits at most.
+  std::function<size_t(const ModelConfig&, const PassLimits&)> attend_workspace;
 };
 
 // The stages of this lesson, made of the kernels of lessons 03 to 08. K and V live for one pass, so

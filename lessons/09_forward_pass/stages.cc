@@ -101,6 +101,8 @@ void Head(const PassContext& pass) {
 
 }  // namespace
 
-Stages PlainStages() { return {AttentionInput, Attend, AttentionOutput, FeedForward, Head}; }
+Stages PlainStages() {
+  return {AttentionInput, Attend, AttentionOutput, FeedForward, Head, PlainAttendWorkspace};
+}
 
 }  // namespace tinyvllm

@@ -18,7 +18,7 @@ ForwardPass::ForwardPass(const ModelConfig& config, const Weights& weights,
       stages_(std::move(stages)),
       linear_(stream, gemm),
       rope_table_(config.rope, limits.max_sequence_len),
-      activations_(config, limits),
+      activations_(config, limits, stages_.attend_workspace(config, limits)),
       batch_(limits) {}
 
 PassContext ForwardPass::context() {
