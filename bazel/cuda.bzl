@@ -112,19 +112,16 @@ RACE_DETECTOR_ONLY = select({
     "//conditions:default": ["@platforms//:incompatible"],
 })
 
-# Kernels under the race detector: a call before each access to memory, and lines for its reports.
-# common/simulator/race_hooks.cc has the functions that are called; libtsan is not linked.
-_RACE_COPTS = select({
-    "//:race": [
-        "-fsanitize=thread",
-        "--param=tsan-distinguish-volatile=1",
-        "--param=tsan-instrument-func-entry-exit=0",
-        "-U_FORTIFY_SOURCE",  # it hides calls of memcpy
-        "-Wno-tsan",
-        "-g1",
-    ],
-    "//conditions:default": [],
-})
+# A call before each access to memory, and lines for reports. common/simulator/access_hooks.cc has
+# the functions that are called; libtsan is not linked.
+_HOOKS_COPTS = [
+    "-fsanitize=thread",
+    "--param=tsan-distinguish-volatile=1",
+    "--param=tsan-instrument-func-entry-exit=0",
+    "-U_FORTIFY_SOURCE",  # it hides calls of memcpy
+    "-Wno-tsan",
+    "-g1",
+]
 
 def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [], **kwargs):
     """A C++ library some of whose sources are .cu files.
@@ -169,8 +166,14 @@ def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [
         }),
         hdrs = hdrs,
         # Kernels read four floats as a float4, eight bf16 as a uint4; nvcc takes that as it is meant.
-        copts = copts + ["-fno-strict-aliasing"] + _RACE_COPTS,
-        deps = deps,
+        copts = copts + ["-fno-strict-aliasing"] + select({
+            "//:instrumented_kernels": _HOOKS_COPTS,
+            "//conditions:default": [],
+        }),
+        deps = deps + select({
+            "//:instrumented_kernels": ["//common/simulator:access_hooks"],
+            "//conditions:default": [],
+        }),
         linkstatic = True,
         **kwargs
     )

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <map>
 
-#include "common/simulator/race.h"
+#include "common/simulator/watch.h"
 
 // What kernels see as constants is written here before a thread goes on. The definitions differ
 // from the declarations of device_launch_parameters.h by `const` alone, which a C name does not
@@ -126,9 +126,9 @@ cudaError_t BlockRunner::Run(uint64_t number) {
   }
   PrepareOrder(number);
 
-  RaceBeginBlock(this, number);
+  OnBlockBegins(this, number);
   SwitchTo(Next(fibers_.Take()));
-  RaceEndBlock();
+  OnBlockEnds();
 
   if (error_ == cudaSuccess) return cudaSuccess;
   fibers_.ResetAll();
@@ -216,7 +216,7 @@ void BlockRunner::ThreadReturned(int thread) {
   for (int i = 0; i < warp.num_groups; ++i) {
     Group* group = warp.groups[i].get();
     if (group->arrived != 0 && group->arrived == (group->mask & ~warp.returned)) {
-      RaceMeeting(thread >> warp_shift_, group->arrived, group->operation);
+      OnMeeting(thread >> warp_shift_, group->arrived, group->operation);
       ReleaseGroup(group, thread & ~(warp_size_ - 1));
     }
   }
@@ -317,7 +317,7 @@ Fiber* BlockRunner::ArriveAtBarrier(const char* file, int line) {
 }
 
 void BlockRunner::ReleaseBarrier() {
-  RaceBarrier();
+  OnBarrier();
   for (int i = 0; i < num_at_barrier_; ++i) MakeReady(at_barrier_[i]);
   num_at_barrier_ = 0;
   barrier_buffer_ ^= 1;
@@ -388,7 +388,7 @@ Meeting BlockRunner::ArriveInWarp(uint64_t mask, uint64_t value, const char* ope
   exchange.values[lane] = value;
   group->arrived |= bit;
   if (group->arrived != mask) return {Wait(State::kInExchange, operation, file, line), &exchange};
-  RaceMeeting(self >> warp_shift_, mask, operation);
+  OnMeeting(self >> warp_shift_, mask, operation);
   group->arrived &= ~bit;  // this thread needs no release
   ReleaseGroup(group, self - lane);
   exchange.lanes |= bit;
@@ -444,10 +444,9 @@ void BlockRunner::RegisterShared(void* variable, size_t bytes, const char* name,
             " bytes of static shared memory; at most 49152 are possible (nvcc refuses the kernel)");
     Leave();
   }
-  RaceShared(variable, bytes, name);
-  RacePause(true);
+  OnShared(variable, bytes, name);
+  const WatchPause pause;
   if (poison_) std::memset(variable, 0xff, bytes);
-  RacePause(false);
 }
 
 // --- Reports.

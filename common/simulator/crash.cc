@@ -46,7 +46,7 @@ void OnSignal(int signal, siginfo_t* info, void*) {
           stderr,
           "CUDA simulator: error in %s:\n  stack overflow: the thread's local variables and "
           "calls need more than the %zu KiB that the simulator gives a thread\n",
-          where.c_str(), kStackBytes / 1024);
+          where.c_str(), StackBytes() / 1024);
     } else {
       std::fprintf(
           stderr,

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "common/simulator/watch.h"
+
 namespace tinyvllm::simulator {
 namespace {
 
@@ -15,6 +17,11 @@ constexpr size_t kStaggerPlaces = 61;
 constexpr size_t kCacheLine = 64;
 
 }  // namespace
+
+size_t StackBytes() {
+  static const size_t bytes = (TINYVLLM_SIM_ASAN || Watchers() != 0 ? 512 : 128) * 1024;
+  return bytes;
+}
 
 #if TINYVLLM_SIM_ASAN
 void SwitchTo(Fiber* to) {
@@ -28,7 +35,7 @@ void SwitchTo(Fiber* to) {
 #endif
 
 Fiber* FiberPool::Make() {
-  void* memory = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
+  void* memory = mmap(nullptr, kGuardBytes + StackBytes(), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED || mprotect(memory, kGuardBytes, PROT_NONE) != 0) {
     std::fprintf(
@@ -40,7 +47,7 @@ Fiber* FiberPool::Make() {
   auto fiber = std::make_unique<Fiber>();
   char* low = static_cast<char*>(memory) + kGuardBytes;
   fiber->stack_low = low;
-  fiber->stack_top = low + kStackBytes - all_.size() % kStaggerPlaces * kCacheLine;
+  fiber->stack_top = low + StackBytes() - all_.size() % kStaggerPlaces * kCacheLine;
   Reset(fiber.get());
   all_.push_back(std::move(fiber));
   return all_.back().get();
@@ -74,9 +81,9 @@ bool FiberPool::IsOverflow(const void* address) const {
 FiberPool::~FiberPool() {
   for (const auto& fiber : all_) {
 #if TINYVLLM_SIM_ASAN
-    __asan_unpoison_memory_region(fiber->stack_low, kStackBytes);
+    __asan_unpoison_memory_region(fiber->stack_low, StackBytes());
 #endif
-    munmap(fiber->stack_low - kGuardBytes, kGuardBytes + kStackBytes);
+    munmap(fiber->stack_low - kGuardBytes, kGuardBytes + StackBytes());
   }
 }
 

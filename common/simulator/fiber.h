@@ -8,7 +8,6 @@
 #include <memory>
 #include <vector>
 
-#include "common/simulator/race.h"
 #include "cuda_simulator/fiber.h"
 
 #if TINYVLLM_SIM_ASAN
@@ -18,8 +17,8 @@
 
 namespace tinyvllm::simulator {
 
-// A sanitizer's code needs more room, and so does a race's report.
-constexpr size_t kStackBytes = TINYVLLM_SIM_ASAN || kRaceDetector ? 512 * 1024 : 128 * 1024;
+// A sanitizer's code needs more room, and so does a watcher's report.
+size_t StackBytes();
 constexpr size_t kGuardBytes = 64 * 1024;
 
 // The fibers of one OS thread. They are kept for its life, as making one costs a system call.

@@ -10,7 +10,7 @@
 #include "common/simulator/device.h"
 #include "common/simulator/error.h"
 #include "common/simulator/pool.h"
-#include "common/simulator/race.h"
+#include "common/simulator/watch.h"
 
 namespace tinyvllm::simulator {
 namespace {
@@ -108,21 +108,22 @@ void RunKernel(const KernelLaunch& launch) {
   const uint64_t num_blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   const BlockOrder order(num_blocks);
   std::atomic<bool> failed{false};
-  RaceLaunch race(num_blocks);
+  WatchedLaunch watched(launch);
   WorkerPool::Get().Run(num_blocks, WorkerPool::Wake::kIfLong, [&](PoolJob& job) {
     PrepareOsThread();
-    race.Begin();
+    watched.Begin();
     BlockRunner& runner = BlockRunner::Get();
     runner.Begin(launch);
     for (uint64_t i; job.Next(&i);) {
       const cudaError_t error = runner.Run(order[i]);
       if (error == cudaSuccess) continue;
       job.Stop();
-      if (failed.exchange(true)) return;  // one report a launch
+      if (failed.exchange(true)) break;  // one report a launch
       SetStickyError(error);
       std::fprintf(stderr, "CUDA simulator: %s\n", runner.report().c_str());
-      return;
+      break;
     }
+    watched.End();
   });
 }
 

@@ -1,7 +1,5 @@
 #include "common/simulator/race.h"
 
-#include <link.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -13,13 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/simulator/access.h"
 #include "common/simulator/block.h"
-#include "common/simulator/memory.h"
-#include "common/simulator/race_access.h"
-#include "cuda_simulator/atomic.h"
-
-// The program's own variables, `__device__` ones among them: set by the linker.
-extern "C" char __data_start[], _end[];
+#include "common/simulator/race_report.h"
 
 namespace tinyvllm::simulator {
 namespace {
@@ -157,12 +151,6 @@ std::atomic<bool> fence_in_this_launch{false};
 
 // --- The state of an OS thread and the block that it runs.
 
-struct SharedVariable {
-  uintptr_t begin;
-  size_t bytes;
-  const char* name;
-};
-
 struct Fences {
   uint32_t count = 0;         // executed by a thread
   uint32_t count_before = 0;  // before the phase of the latest
@@ -182,8 +170,6 @@ struct Context {
   BlockRunner* runner = nullptr;
   int warp_size = 32;
   int warp_shift = 5;
-  uintptr_t tls_begin = 0, tls_end = 0;
-  bool paused = false;
 
   uint32_t first_block = 0;  // of the launch
   uint32_t block = 0;
@@ -192,7 +178,6 @@ struct Context {
   // seen[w][a][b]: what lane b of warp w did up to this time is ordered before what lane a does.
   uint32_t seen[kMaxWarps][kMaxWarpSize][kMaxWarpSize];
   bool warp_met[kMaxWarps];
-  std::vector<SharedVariable> shared;
 
   bool any_fence = false;
   uint32_t fence_phase = 0, fence_phase_before = 0;  // the latest two with a fence
@@ -210,29 +195,16 @@ struct Context {
 
 thread_local std::unique_ptr<Context> owned_context;
 __thread Context* context;  // of the OS thread
-__thread bool active;       // a block runs
-
-// The bytes of this OS thread's own variables: shared memory among them.
-int FindThreadVariables(dl_phdr_info* info, size_t, void* data) {
-  Context* self = static_cast<Context*>(data);
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    if (info->dlpi_phdr[i].p_type != PT_TLS) continue;
-    self->tls_begin = reinterpret_cast<uintptr_t>(info->dlpi_tls_data);
-    self->tls_end = self->tls_begin + info->dlpi_phdr[i].p_memsz;
-  }
-  return 1;  // the first is the program itself
-}
 
 Context& GetContext() {
   if (context == nullptr) {
     owned_context = std::make_unique<Context>();
     context = owned_context.get();
-    dl_iterate_phdr(&FindThreadVariables, context);
   }
   return *context;
 }
 
-uintptr_t PlaceBase() { return reinterpret_cast<uintptr_t>(&OnFence); }
+uintptr_t PlaceBase() { return reinterpret_cast<uintptr_t>(&RaceFence); }
 
 // --- What is ordered.
 
@@ -318,57 +290,29 @@ bool Visit(const Context& self, Cell* cell, const Access& access, AccessKind kin
 
 // --- Reports.
 
-// Names the memory at `address`; false where it is none of CUDA's, such as a variable of the
-// simulator.
-bool NameMemory(const Context& self, uintptr_t address, bool in_thread_variables, Race* race) {
-  race->in_shared = in_thread_variables;
-  if (in_thread_variables) {
-    const auto dynamic = reinterpret_cast<uintptr_t>(&tinyvllm_simulator_dynamic_shared);
-    if (address - dynamic < self.runner->launch().shared_bytes) {
-      race->memory = "dynamic shared memory, byte " + std::to_string(address - dynamic);
-      return true;
-    }
-    for (const SharedVariable& variable : self.shared) {
-      if (address - variable.begin >= variable.bytes) continue;
-      race->memory = "the __shared__ variable `" + std::string(variable.name) + "`, byte " +
-                     std::to_string(address - variable.begin);
-      return true;
-    }
-    return false;
-  }
-  const AddressInfo info = LookUp(reinterpret_cast<const void*>(address));
-  if (info.kind == MemoryKind::kPageable) {
-    race->memory = "a __device__ variable";
-    return address >= reinterpret_cast<uintptr_t>(__data_start) &&
-           address < reinterpret_cast<uintptr_t>(_end);
-  }
-  const uintptr_t offset = address - reinterpret_cast<uintptr_t>(info.begin);
-  race->memory = "an allocation of " + std::to_string(offset + info.bytes_left) + " bytes, byte " +
-                 std::to_string(offset);
-  return true;
-}
-
 struct Found {
   Access earlier = {};
   AccessKind earlier_kind = AccessKind::kRead;
   uintptr_t address = 0;
 };
 
-void Report(Context& self, const Found& found, const Access& access, AccessKind kind, size_t bytes,
-            bool in_thread_variables) {
+// False, after the block's failure; true where the memory is none of CUDA's.
+bool Report(const Context& self, const Found& found, const Access& access, AccessKind kind,
+            const MemoryAccess& memory_access) {
   Race race;
-  if (!NameMemory(self, found.address, in_thread_variables, &race)) return;
+  race.memory = NameMemory(found.address, memory_access.in_thread_variables);
+  if (race.memory.empty()) return true;
   const auto side = [&](const Access& a, AccessKind its_kind) {
     return Race::Side{its_kind, a.block - self.first_block, static_cast<int>(a.thread),
                       reinterpret_cast<const void*>(PlaceBase() + a.place)};
   };
   race.earlier = side(found.earlier, found.earlier_kind);
   race.later = side(access, kind);
-  race.bytes = bytes;
+  race.bytes = memory_access.bytes;
   race.same_warp = found.earlier.block == access.block &&
                    found.earlier.thread >> self.warp_shift == access.thread >> self.warp_shift;
-  active = false;
   self.runner->Fail(cudaErrorLaunchFailure, DescribeRace(race, *self.runner));
+  return false;
 }
 
 // --- Atomics that other blocks see.
@@ -486,63 +430,49 @@ bool VisitPage(Context& self, uintptr_t begin, size_t bytes, const Access& acces
   return races;
 }
 
-bool OnStack(const Context& self, uintptr_t address) {
-  const Fiber& fiber = self.runner->running();
-  return address >= reinterpret_cast<uintptr_t>(fiber.stack_low) &&
-         address < reinterpret_cast<uintptr_t>(fiber.stack_top);
+// What counts as an atomic: volatile accesses do in global memory, but not in shared memory.
+AccessKind KindOf(const MemoryAccess& access) {
+  if (!access.is_volatile || access.in_thread_variables) return access.kind;
+  return IsWrite(access.kind) ? AccessKind::kAtomicWrite : AccessKind::kAtomicRead;
 }
 
 }  // namespace
 
-// --- What the hooks call.
+// --- What the kernel does.
 
-void OnAccess(const void* address, size_t bytes, AccessKind kind, const void* place) {
-  if (!active || bytes == 0) return;
+bool RaceAccess(const MemoryAccess& memory_access) {
   Context& self = *context;
-  const auto begin = reinterpret_cast<uintptr_t>(address);
-  if (self.paused || OnStack(self, begin)) return;
-  if (begin - reinterpret_cast<uintptr_t>(&atomics_left) < sizeof(atomics_left)) return;
-  self.paused = true;  // the detector's own copies and fills are none of the kernel's
-  const bool in_thread_variables = begin - self.tls_begin < self.tls_end - self.tls_begin;
-  const int thread = static_cast<int>(current_thread.thread);
-  const bool atomic = kind == AccessKind::kAtomicRead || kind == AccessKind::kAtomicWrite;
+  const AccessKind kind = KindOf(memory_access);
+  const int thread = memory_access.thread;
   FinishAtomic(self);
-  if (atomic && !in_thread_variables) BeginAtomic(self, thread, begin);
+  if (IsAtomic(kind) && !memory_access.in_thread_variables) {
+    BeginAtomic(self, thread, memory_access.address);
+  }
   Access access = {};
   access.block = self.block;
   access.time = self.time;
-  access.place = static_cast<int32_t>(reinterpret_cast<uintptr_t>(place) - 1 - PlaceBase());
+  access.place =
+      static_cast<int32_t>(reinterpret_cast<uintptr_t>(memory_access.place) - 1 - PlaceBase());
   access.thread = thread;
-  access.atomic = atomic;
+  access.atomic = IsAtomic(kind);
   access.fences = self.any_fence ? self.fences[thread].count : 0;
-  for (uintptr_t at = begin, end = begin + bytes; at < end;) {
+  const uintptr_t end = memory_access.address + memory_access.bytes;
+  for (uintptr_t at = memory_access.address; at < end;) {
     const uintptr_t page_end = std::min(end, (at | (kPageBytes - 1)) + 1);
     Found found;
-    if (VisitPage(self, at, page_end - at, access, kind, in_thread_variables, &found)) {
-      Report(self, found, access, kind, bytes, in_thread_variables);
-      if (!active) self.runner->Leave();
+    if (VisitPage(self, at, page_end - at, access, kind, memory_access.in_thread_variables,
+                  &found) &&
+        !Report(self, found, access, kind, memory_access)) {
+      return false;
     }
     at = page_end;
   }
-  self.paused = false;
+  return true;
 }
 
-void OnVolatile(const void* address, size_t bytes, bool write, const void* place) {
-  if (!active) return;
-  const auto begin = reinterpret_cast<uintptr_t>(address);
-  const bool shared = begin - context->tls_begin < context->tls_end - context->tls_begin;
-  OnAccess(address, bytes,
-           shared  ? (write ? AccessKind::kWrite : AccessKind::kRead)
-           : write ? AccessKind::kAtomicWrite
-                   : AccessKind::kAtomicRead,
-           place);
-}
-
-void OnFence() {
-  if (!active) return;
+void RaceFence(int thread) {
   Context& self = *context;
   FinishAtomic(self);
-  const int thread = static_cast<int>(current_thread.thread);
   fence_in_this_launch.store(true, std::memory_order_relaxed);
   self.any_fence = true;
   if (self.fence_phase != self.barrier_time) {
@@ -559,7 +489,7 @@ void OnFence() {
               sizeof(fences.lanes));
 }
 
-// --- What the engine calls.
+// --- What the engine does.
 
 void RaceLaunch::Begin() {
   std::call_once(numbered_, [this] {
@@ -588,7 +518,6 @@ void RaceBeginBlock(BlockRunner* runner, uint64_t number) {
     std::memset(self.seen[warp], 0, sizeof(self.seen[warp]));
     self.warp_met[warp] = false;
   }
-  self.shared.clear();
   if (self.any_fence) {
     std::fill_n(self.fences, kMaxThreadsPerBlock, Fences{});
     self.any_fence = false;
@@ -596,11 +525,7 @@ void RaceBeginBlock(BlockRunner* runner, uint64_t number) {
   self.fence_phase = self.fence_phase_before = 0;
   self.acquired.clear();
   self.atomic_address = 0;
-  self.paused = false;
-  active = true;
 }
-
-void RaceEndBlock() { active = false; }
 
 void RaceBarrier() {
   Context& self = *context;
@@ -626,11 +551,5 @@ void RaceMeeting(int warp, uint64_t lanes, const char* operation) {
   }
   ++self.time;
 }
-
-void RaceShared(const void* variable, size_t bytes, const char* name) {
-  context->shared.push_back({reinterpret_cast<uintptr_t>(variable), bytes, name});
-}
-
-void RacePause(bool pause) { context->paused = pause; }
 
 }  // namespace tinyvllm::simulator

@@ -9,6 +9,13 @@
 #include <string>
 #include <thread>
 
+#include "common/simulator/access.h"
+
+// Set by --config=race.
+#ifndef TINYVLLM_SIM_RACE_DEFAULT
+#define TINYVLLM_SIM_RACE_DEFAULT 0
+#endif
+
 namespace tinyvllm::simulator {
 namespace {
 
@@ -36,9 +43,10 @@ bool ReadNumber(const char* text, uint64_t* number, const char** rest) {
   return true;
 }
 
-bool ReadFlag(const char* name) {
+bool ReadFlag(const char* name, bool unset = false) {
   const char* value = Get(name);
-  if (value == nullptr || std::strcmp(value, "0") == 0) return false;
+  if (value == nullptr) return unset;
+  if (std::strcmp(value, "0") == 0) return false;
   if (std::strcmp(value, "1") != 0) Refuse(name, value, "0 or 1");
   return true;
 }
@@ -120,6 +128,11 @@ Settings ReadSettings() {
   settings.early_exit = ReadFlag("TINYVLLM_SIM_EARLY_EXIT");
   settings.lazy_streams = ReadFlag("TINYVLLM_SIM_LAZY_STREAMS");
   settings.memory_bytes = ReadMemory();
+  settings.watch_races = ReadFlag("TINYVLLM_SIM_RACE", TINYVLLM_SIM_RACE_DEFAULT);
+  if (settings.watch_races && !TINYVLLM_SIM_RACE_DEFAULT && SourcePlace == nullptr) {
+    Refuse("TINYVLLM_SIM_RACE", "1",
+           "0, as no kernel of this program calls the hooks; --config=race builds them so");
+  }
   return settings;
 }
 

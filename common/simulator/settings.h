@@ -13,6 +13,8 @@
 //                             it, so that a missing synchronisation gives a wrong result
 //   TINYVLLM_SIM_MEMORY       device memory in bytes, or with a suffix K, M or G; default: half of
 //                             the machine's
+//   TINYVLLM_SIM_RACE         0 | 1. 1 finds races, in kernels that are compiled for it; default: 1
+//                             with --config=race
 #pragma once
 
 #include <cstddef>
@@ -32,6 +34,7 @@ struct Settings {
   bool early_exit;
   bool lazy_streams;
   size_t memory_bytes;
+  bool watch_races;
 };
 
 // A value that cannot be read ends the program with one line and exit status 2.

@@ -1,0 +1,58 @@
+// What the hooks of an instrumented build (access_hooks.cc) tell the engine: each access to memory
+// that a kernel makes, just before it happens.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "common/simulator/watch.h"
+
+namespace tinyvllm::simulator {
+
+enum class AccessKind : uint8_t { kRead, kWrite, kAtomicRead, kAtomicWrite };
+
+inline bool IsWrite(AccessKind kind) {
+  return kind == AccessKind::kWrite || kind == AccessKind::kAtomicWrite;
+}
+inline bool IsAtomic(AccessKind kind) {
+  return kind == AccessKind::kAtomicRead || kind == AccessKind::kAtomicWrite;
+}
+
+struct MemoryAccess {
+  uintptr_t address;
+  size_t bytes;
+  AccessKind kind;
+  bool is_volatile;
+  bool in_thread_variables;  // the OS thread's own, as shared memory is; else global memory
+  int thread;                // number in the block
+  const void* place;         // where the hook returns to
+};
+
+// Tells the watchers, unless it is an access to the thread's own stack.
+void TellAccess(const void* address, size_t bytes, AccessKind kind, bool is_volatile,
+                const void* place);
+// __threadfence or __threadfence_system.
+void TellFence();
+
+inline void OnAccess(const void* address, size_t bytes, AccessKind kind, const void* place) {
+  if (__builtin_expect(watching == 0, 1) || bytes == 0) return;
+  TellAccess(address, bytes, kind, false, place);
+}
+inline void OnVolatile(const void* address, size_t bytes, bool write, const void* place) {
+  if (__builtin_expect(watching == 0, 1)) return;
+  TellAccess(address, bytes, write ? AccessKind::kWrite : AccessKind::kRead, true, place);
+}
+inline void OnFence() {
+  if (__builtin_expect(watching != 0, 0)) TellFence();
+}
+
+// "FILE:LINE" of the kernel's code that `place` belongs to. Defined beside the hooks, with what it
+// needs; null where nothing is instrumented.
+__attribute__((weak)) std::string SourcePlace(const void* place);
+
+// For the access's report: names the memory at `address`, such as "the __shared__ variable `tile`,
+// byte 4"; empty where it is none of CUDA's, such as a variable of the simulator.
+std::string NameMemory(uintptr_t address, bool in_thread_variables);
+
+}  // namespace tinyvllm::simulator

@@ -1,0 +1,154 @@
+#include "common/simulator/watch.h"
+
+#include <link.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/simulator/access.h"
+#include "common/simulator/block.h"
+#include "common/simulator/memory.h"
+#include "common/simulator/race.h"
+#include "cuda_simulator/atomic.h"
+
+// The program's own variables, `__device__` ones among them: set by the linker.
+extern "C" char __data_start[], _end[];
+
+namespace tinyvllm::simulator {
+
+__thread unsigned watching;
+
+namespace {
+
+// Of an OS thread: what its block has of shared memory, and where that lies.
+struct OsThread {
+  struct SharedVariable {
+    uintptr_t begin;
+    size_t bytes;
+    const char* name;
+  };
+
+  OsThread() { dl_iterate_phdr(&FindThreadVariables, this); }
+
+  // The bytes of this OS thread's own variables: shared memory among them.
+  static int FindThreadVariables(dl_phdr_info* info, size_t, void* data) {
+    OsThread* self = static_cast<OsThread*>(data);
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+      if (info->dlpi_phdr[i].p_type != PT_TLS) continue;
+      self->begin = reinterpret_cast<uintptr_t>(info->dlpi_tls_data);
+      self->bytes = info->dlpi_phdr[i].p_memsz;
+    }
+    return 1;  // the first is the program itself
+  }
+
+  uintptr_t begin = 0;
+  size_t bytes = 0;
+  std::vector<SharedVariable> shared;
+};
+
+thread_local std::unique_ptr<OsThread> owned_os_thread;
+__thread OsThread* os_thread TINYVLLM_SIM_TLS;  // since its first block
+
+bool OnStack(const BlockRunner& runner, uintptr_t address) {
+  const Fiber& fiber = runner.running();
+  return address >= reinterpret_cast<uintptr_t>(fiber.stack_low) &&
+         address < reinterpret_cast<uintptr_t>(fiber.stack_top);
+}
+
+std::string NameShared(uintptr_t address) {
+  const auto dynamic = reinterpret_cast<uintptr_t>(&tinyvllm_simulator_dynamic_shared);
+  if (address - dynamic < BlockRunner::Get().launch().shared_bytes) {
+    return "dynamic shared memory, byte " + std::to_string(address - dynamic);
+  }
+  for (const OsThread::SharedVariable& variable : os_thread->shared) {
+    if (address - variable.begin >= variable.bytes) continue;
+    return "the __shared__ variable `" + std::string(variable.name) + "`, byte " +
+           std::to_string(address - variable.begin);
+  }
+  return "";
+}
+
+}  // namespace
+
+unsigned Watchers() {
+  static const unsigned watchers = GetSettings().watch_races ? kWatchRaces : 0;
+  return watchers;
+}
+
+std::string NameMemory(uintptr_t address, bool in_thread_variables) {
+  if (in_thread_variables) return NameShared(address);
+  const AddressInfo info = LookUp(reinterpret_cast<const void*>(address));
+  if (info.kind == MemoryKind::kPageable) {
+    const bool is_variable = address >= reinterpret_cast<uintptr_t>(__data_start) &&
+                             address < reinterpret_cast<uintptr_t>(_end);
+    return is_variable ? "a __device__ variable" : "";
+  }
+  const uintptr_t offset = address - reinterpret_cast<uintptr_t>(info.begin);
+  return "an allocation of " + std::to_string(offset + info.bytes_left) + " bytes, byte " +
+         std::to_string(offset);
+}
+
+// --- What the engine tells.
+
+WatchedLaunch::WatchedLaunch(const KernelLaunch& launch)
+    : race_(uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z) {}
+
+void WatchedLaunch::Begin() {
+  if (Watchers() & kWatchRaces) race_.Begin();
+}
+
+void WatchedLaunch::End() {}
+
+void TellBlockBegins(BlockRunner* runner, uint64_t number) {
+  if (os_thread == nullptr) {
+    owned_os_thread = std::make_unique<OsThread>();
+    os_thread = owned_os_thread.get();
+  }
+  os_thread->shared.clear();
+  if (Watchers() & kWatchRaces) RaceBeginBlock(runner, number);
+  watching = Watchers();
+}
+
+void TellBarrier() {
+  if (watching & kWatchRaces) RaceBarrier();
+}
+
+void TellMeeting(int warp, uint64_t lanes, const char* operation) {
+  if (watching & kWatchRaces) RaceMeeting(warp, lanes, operation);
+}
+
+void TellShared(const void* variable, size_t bytes, const char* name) {
+  os_thread->shared.push_back({reinterpret_cast<uintptr_t>(variable), bytes, name});
+}
+
+// --- What the hooks tell.
+
+void TellAccess(const void* address, size_t bytes, AccessKind kind, bool is_volatile,
+                const void* place) {
+  BlockRunner& runner = *BlockRunner::GetIfExists();
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  if (OnStack(runner, begin)) return;
+  // The simulator's own, which its headers use in a kernel.
+  if (begin - reinterpret_cast<uintptr_t>(&atomics_left) < sizeof(atomics_left)) return;
+
+  const unsigned watchers = watching;
+  watching = 0;  // the watchers' own copies and fills are none of the kernel's
+  const MemoryAccess access = {begin,
+                               bytes,
+                               kind,
+                               is_volatile,
+                               begin - os_thread->begin < os_thread->bytes,
+                               static_cast<int>(current_thread.thread),
+                               place};
+  bool go_on = true;
+  if (watchers & kWatchRaces) go_on = RaceAccess(access);
+  if (!go_on) runner.Leave();
+  watching = watchers;
+}
+
+void TellFence() {
+  if (watching & kWatchRaces) RaceFence(static_cast<int>(current_thread.thread));
+}
+
+}  // namespace tinyvllm::simulator
