@@ -7,13 +7,6 @@
 #include "lessons/09_forward_pass/forward_pass.h"
 
 namespace tinyvllm {
-namespace {
-
-bool Contains(const std::vector<int>& values, int value) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
-
-}  // namespace
 
 const char* ToString(FinishReason reason) {
   return reason == FinishReason::kStop ? "stop" : "length";
@@ -38,6 +31,11 @@ void CheckMaxModelLen(const ModelConfig& config, int max_model_len) {
         config.max_position_embeddings);
 }
 
+bool IsEndToken(int token_id, const GenerationRequest& request, const ModelConfig& config) {
+  const std::vector<int>& ends = config.eos_token_ids;
+  return !request.ignore_eos && std::find(ends.begin(), ends.end(), token_id) != ends.end();
+}
+
 // tag::generate[]
 Generation ContinueGreedily(
     size_t index, const GenerationRequest& request, const ModelConfig& config, int max_model_len,
@@ -50,7 +48,7 @@ Generation ContinueGreedily(
     const std::vector<float> logits = next_logits(sequence);
     const int token =
         static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-    if (!request.ignore_eos && Contains(config.eos_token_ids, token)) {
+    if (IsEndToken(token, request, config)) {
       generation.finish_reason = FinishReason::kStop;
       break;
     }

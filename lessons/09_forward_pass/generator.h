@@ -28,9 +28,11 @@ struct Generation {
 
 // A token just chosen, and what it was chosen from.
 struct GeneratedToken {
-  size_t request;       // index into the requests
-  int token_id;         // an end-of-text token is not reported, unless ignore_eos
-  const float* logits;  // (vocab_size) on the host, valid during the call
+  size_t request;  // index into the requests
+  int token_id;    // an end-of-text token is not reported, unless ignore_eos
+  // (vocab_size) on the host, valid during the call; null from generators that choose on the
+  // device.
+  const float* logits;
 };
 
 class Generator {
@@ -58,6 +60,9 @@ void ValidateRequest(const GenerationRequest& request, int vocab_size, int max_m
 
 // Throws Error unless max_model_len is 1 to the model's own max_position_embeddings.
 void CheckMaxModelLen(const ModelConfig& config, int max_model_len);
+
+// Whether this token, just chosen, ends the request's sequence as the model wishes.
+bool IsEndToken(int token_id, const GenerationRequest& request, const ModelConfig& config);
 
 // Continues one prompt, number `index` of the requests, until an end-of-text token, max_tokens or
 // max_model_len ends it. next_logits(sequence) gives the (vocab_size) logits of the token that

@@ -259,8 +259,7 @@ int Run(int argc, char** argv) {
   std::cout << "\nThe page: docs/11_sampling.md. Your turn: write the argmax in\n"
                "lessons/11_sampling/exercise/argmax.cu, and check it with\n"
                "  bazel test --//:exercise=11_sampling //tests:11_sampling_test\n"
-               "Next: bazel run //lessons/11_sampling -- --prompt \"What is 17+25?\" "
-               "--begun \"\"\n";
+               "Next: bazel run //lessons/12_continuous_batching\n";
   return 0;
 }
 

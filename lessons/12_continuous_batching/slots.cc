@@ -1,0 +1,97 @@
+#include "lessons/12_continuous_batching/slots.h"
+
+#include <algorithm>
+
+#include "common/base/error.h"
+
+namespace tinyvllm {
+
+SlotTable::SlotTable(int num_slots, int chunk, Refill refill) : chunk_(chunk), refill_(refill) {
+  Check(num_slots >= 1, "slots: ", num_slots, ", expected at least 1");
+  Check(chunk >= 1, "chunk is ", chunk, ", expected at least 1");
+  slots_.resize(num_slots);
+}
+
+void SlotTable::Add(size_t request, int prompt_tokens) {
+  Check(prompt_tokens >= 1, "request ", request, ": a prompt of ", prompt_tokens,
+        " tokens, expected at least 1");
+  queue_.push_back({request, prompt_tokens});
+}
+
+int SlotTable::num_running() const {
+  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(),
+                                        [](const auto& slot) { return slot.has_value(); }));
+}
+
+// tag::fill[]
+void SlotTable::FillFreeSlots() {
+  // exercise: Give each free slot the request that has waited longest, as long as one waits: slots_
+  // says who has which slot (empty: free), queue_ who waits (the longest at the front). With static
+  // batches (refill_ is Refill::kWhenAllAreFree) do so only while no slot has a request.
+  if (refill_ == Refill::kWhenAllAreFree && num_running() > 0) return;
+  for (std::optional<Request>& slot : slots_) {
+    if (slot.has_value() || queue_.empty()) continue;
+    slot = queue_.front();
+    queue_.pop_front();
+  }
+  // end exercise
+}
+// end::fill[]
+
+// tag::step[]
+Step SlotTable::NextStep() {
+  FillFreeSlots();
+  Step step;
+  for (int slot = 0; slot < num_slots(); ++slot) {
+    if (slots_[slot].has_value()) step.push_back(Advance(slot));
+  }
+  Check(!step.empty(), "slots: every one is idle, and ", queue_.size(),
+        " requests wait; SlotTable::FillFreeSlots must give them the free slots");
+  return step;
+}
+
+SlotWork SlotTable::Advance(int slot) {
+  Request& request = *slots_[slot];
+  SlotWork work;
+  work.slot = slot;
+  work.request = request.id;
+  work.first_position = request.cached;
+  work.is_prefill = request.cached < request.prompt_tokens;
+  work.num_tokens = work.is_prefill ? std::min(chunk_, request.prompt_tokens - request.cached) : 1;
+  request.cached += work.num_tokens;
+  work.chooses_token = request.cached >= request.prompt_tokens;
+  return work;
+}
+// end::step[]
+
+void SlotTable::Release(int slot) {
+  Check(slot >= 0 && slot < num_slots() && slots_[slot].has_value(), "slots: slot ", slot, " of ",
+        num_slots(), " has no request to release");
+  slots_[slot].reset();
+}
+
+// tag::flat[]
+Batch FlatBatch(const Step& step, const std::vector<std::vector<int>>& sequences) {
+  Batch batch;
+  batch.sequence_offsets = {0};
+  for (const SlotWork& work : step) {
+    const std::vector<int>& sequence = sequences.at(work.request);
+    const int end = work.first_position + work.num_tokens;
+    Check(end <= static_cast<int>(sequence.size()), "request ", work.request, ": position ",
+          end - 1, " is wanted of a sequence of ", sequence.size(), " tokens");
+    // exercise: Append the sequence's tokens first_position to end - 1, and their positions; where
+    // they end in the batch; and, if the work chooses a token, the row of the last of them, whose
+    // logits decide it. lessons/09_forward_pass/batch.h draws the four arrays.
+    for (int position = work.first_position; position < end; ++position) {
+      batch.token_ids.push_back(sequence[position]);
+      batch.positions.push_back(position);
+    }
+    batch.sequence_offsets.push_back(batch.num_tokens());
+    if (work.chooses_token) batch.logit_rows.push_back(batch.num_tokens() - 1);
+    // end exercise
+  }
+  return batch;
+}
+// end::flat[]
+
+}  // namespace tinyvllm
