@@ -131,6 +131,7 @@ TEST(PlantedBugs, AreNotRunOnAGpu) {
   if (IsSimulator()) GTEST_SKIP() << "this is the simulator";
   const Stream stream;
   EXPECT_THROW(BlockSumsWithBarrierInIf(nullptr, nullptr, 1, stream.get()), Error);
+  EXPECT_THROW(BlockSumsWithoutBarrier(nullptr, nullptr, 1, stream.get()), Error);
   EXPECT_THROW(VectorAddWithoutGuard(nullptr, nullptr, nullptr, 1, stream.get()), Error);
 }
 
@@ -141,6 +142,16 @@ TEST(PlantedBugsDeathTest, TheSimulatorNamesTheBarrierInAnIf) {
     BlockSumsWithBarrierInIf(a, output, n, stream);
   };
   EXPECT_EXIT(RunPlantedBug(launch), testing::ExitedWithCode(3), "128 thread.*planted_bugs.cu:");
+}
+
+TEST(PlantedBugsDeathTest, TheRaceDetectorNamesTheMissingBarrier) {
+  if (!FindsRaces()) GTEST_SKIP() << "no race detector; --config=race has it";
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto launch = [](const float* a, const float*, float* output, int n, cudaStream_t stream) {
+    BlockSumsWithoutBarrier(a, output, n, stream);
+  };
+  EXPECT_EXIT(RunPlantedBug(launch), testing::ExitedWithCode(3),
+              "MissingBarrierKernel.*(\n.*)*race: .*(\n.*)*planted_bugs.cu:");
 }
 
 #ifdef __SANITIZE_ADDRESS__

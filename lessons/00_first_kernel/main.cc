@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -147,28 +148,50 @@ void ShowRefusedLaunch(cudaStream_t stream) {
   }
 }
 
-// `bug` is "barrier" or "guard". The last act: an error inside a kernel is sticky, so nothing else
-// can run on the device in this process.
-void ShowPlantedBug(const std::string& bug, cudaStream_t stream) {
+struct PlantedBug {
+  const char* name;
+  const char* title;
+  const char* config;  // in which the simulator names it
+  bool named;          // this is such a build
+  const char* unnamed;
+};
+
+const PlantedBug& FindPlantedBug(const std::string& name) {
+  static const PlantedBug kBugs[] = {
+      {"barrier", "the same sum with __syncthreads() inside the `if`", "cpu", true, ""},
+      {"guard", "the same add without `if (i < n)`", "asan", kChecksAddresses,
+       "Without AddressSanitizer it would write over other memory, unnoticed."},
+      {"race", "the same sum without __syncthreads() in the loop", "race", FindsRaces(),
+       "Without the race detector it gives wrong sums, or right ones, by luck."},
+  };
+  return *std::find_if(std::begin(kBugs), std::end(kBugs),
+                       [&](const PlantedBug& bug) { return bug.name == name; });
+}
+
+// The last act: an error inside a kernel is sticky, so nothing else can run on the device in this
+// process.
+void ShowPlantedBug(const PlantedBug& bug, cudaStream_t stream) {
   constexpr int kElements = 1000;
-  Heading(bug == "barrier" ? "6. A planted bug: the same sum with __syncthreads() inside the `if`"
-                           : "6. A planted bug: the same add without `if (i < n)`");
-  if (!IsSimulator() || (bug == "guard" && !kChecksAddresses)) {
-    std::cout << (IsSimulator()
-                      ? "   Without AddressSanitizer it would write over other memory, unnoticed.\n"
-                      : "   On this GPU it may hang, give wrong results, or seem to work.\n")
-              << "   The simulator names kernel, line and thread; see for yourself:\n"
-              << "     bazel run --config=" << (bug == "barrier" ? "cpu" : "asan")
-              << " //lessons/00_first_kernel -- --bug " << bug << "\n";
+  const std::string name = bug.name;
+  Heading(std::string("6. A planted bug: ") + bug.title);
+  if (!IsSimulator() || !bug.named) {
+    std::cout << "   "
+              << (IsSimulator() ? bug.unnamed
+                                : "On this GPU it may hang, give wrong results, or seem to work.")
+              << "\n   The simulator names kernel, line and thread; see for yourself:\n"
+              << "     bazel run --config=" << bug.config << " //lessons/00_first_kernel -- --bug "
+              << name << "\n";
     return;
   }
   const std::vector<float> input = Steps(kElements, 1.0f);
   DeviceBuffer<float> a(input), b(input), output(kElements);
   try {
-    if (bug == "barrier") {
+    if (name == "barrier") {
       BlockSumsWithBarrierInIf(a.data(), output.data(), kElements, stream);
-    } else {
+    } else if (name == "guard") {
       VectorAddWithoutGuard(a.data(), b.data(), output.data(), kElements, stream);
+    } else {
+      BlockSumsWithoutBarrier(a.data(), output.data(), kElements, stream);
     }
     CUDA_CHECK(cudaStreamSynchronize(stream));
     throw std::logic_error("the simulator overlooked a planted bug");
@@ -182,7 +205,7 @@ int Run(int argc, char** argv) {
   std::string bug = "barrier";
   command_line.app()
       .add_option("--bug", bug, "the planted bug to run on the simulator")
-      ->check(CLI::IsMember({"barrier", "guard"}))
+      ->check(CLI::IsMember({"barrier", "guard", "race"}))
       ->capture_default_str();
   if (!command_line.Parse(argc, argv)) return 0;
 
@@ -193,7 +216,7 @@ int Run(int argc, char** argv) {
   ShowBlockSums(stream.get());
   ShowAsynchronousLaunch(stream.get());
   ShowRefusedLaunch(stream.get());
-  ShowPlantedBug(bug, stream.get());
+  ShowPlantedBug(FindPlantedBug(bug), stream.get());
   std::cout << "\nThe page: docs/00_first_kernel.md. Your turn: write these kernels in\n"
                "lessons/00_first_kernel/exercise/first_kernel.cu, and check them with\n"
                "  bazel test --//:exercise=00_first_kernel //tests:00_first_kernel_test\n"

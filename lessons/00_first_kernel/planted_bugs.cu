@@ -32,11 +32,34 @@ __global__ void WithoutGuardKernel(const float* a, const float* b, float* output
 }
 // end::without_guard[]
 
+// tag::missing_barrier[]
+__global__ void MissingBarrierKernel(const float* input, float* sums, int n) {
+  __shared__ float partial[kThreadsPerBlock];
+  const int t = threadIdx.x;
+  const int i = blockIdx.x * blockDim.x + t;
+  partial[t] = i < n ? input[i] : 0.0f;
+  __syncthreads();
+  for (int half = kThreadsPerBlock / 2; half > 0; half /= 2) {
+    if (t < half) partial[t] += partial[t + half];
+    // BUG: nobody waits for this round's sums before the next round reads them
+  }
+  if (t == 0) sums[blockIdx.x] = partial[0];
+}
+// end::missing_barrier[]
+
 void RefuseOnGpu() {
   Check(IsSimulator(), "a planted bug is undefined behaviour on a GPU; run it with --config=cpu");
 }
 
 }  // namespace
+
+bool FindsRaces() {
+#ifdef __SANITIZE_THREAD__
+  return true;
+#else
+  return false;
+#endif
+}
 
 void BlockSumsWithBarrierInIf(const float* input, float* sums, int n, cudaStream_t stream) {
   RefuseOnGpu();
@@ -50,6 +73,13 @@ void VectorAddWithoutGuard(const float* a, const float* b, float* output, int n,
   RefuseOnGpu();
   const int blocks = BlocksFor(n, kThreadsPerBlock);
   WithoutGuardKernel<<<blocks, kThreadsPerBlock, 0, stream>>>(a, b, output);
+  CUDA_CHECK_LAUNCH();
+}
+
+void BlockSumsWithoutBarrier(const float* input, float* sums, int n, cudaStream_t stream) {
+  RefuseOnGpu();
+  const int blocks = BlocksFor(n, kThreadsPerBlock);
+  MissingBarrierKernel<<<blocks, kThreadsPerBlock, 0, stream>>>(input, sums, n);
   CUDA_CHECK_LAUNCH();
 }
 

@@ -1,5 +1,5 @@
-// The two mistakes that everybody makes in a first kernel, planted on purpose for the simulator to
-// name. They are undefined behaviour on a GPU (a hang, a wrong result, a crash, or nothing to be
+// The three mistakes that everybody makes in a first kernel, planted on purpose for the simulator
+// to name. They are undefined behaviour on a GPU (a hang, a wrong result, a crash, or nothing to be
 // seen), so these functions throw Error there instead of launching.
 #pragma once
 
@@ -14,5 +14,12 @@ void BlockSumsWithBarrierInIf(const float* input, float* sums, int n, cudaStream
 // Only AddressSanitizer (--config=asan) sees that on the simulator.
 void VectorAddWithoutGuard(const float* a, const float* b, float* output, int n,
                            cudaStream_t stream);
+
+// BlockSums, but without the barrier in the loop: right or wrong, as the threads happen to run.
+// Only the race detector (--config=race) always sees that.
+void BlockSumsWithoutBarrier(const float* input, float* sums, int n, cudaStream_t stream);
+
+// Whether these kernels were compiled for the race detector.
+bool FindsRaces();
 
 }  // namespace tinyvllm

@@ -132,7 +132,7 @@ double MergeMicroseconds(const Bpe& bpe, const MergeVersion& version, int length
 
 void ShowSpeed(const Tokenizer& tokenizer) {
   Heading("4. Two ways to merge 'bananabanana...', microseconds on this CPU");
-  TextTable table({"bytes", "1 scan", "2 heap"});
+  TextTable table({"bytes", "1 scan, us", "2 heap, us"});
   constexpr int kLongestScan = 4096;
   double longest_scan = 0;
   for (const int length : {16, 256, kLongestScan, 131072}) {
