@@ -180,7 +180,7 @@ def build(commands):
     # A sanitizer's configuration chooses the simulator itself.
     flags = [f"--config={config}" for config in configs or ["cpu"]]
     subprocess.run(
-        [bazel, "build", "--noshow_progress", "--ui_event_filters=-info", *flags, *sorted(targets)],
+        [bazel, "build", "--noshow_progress", "--show_result=0", "--ui_event_filters=-info", *flags, *sorted(targets)],
         cwd=ROOT,
         check=True,
     )
