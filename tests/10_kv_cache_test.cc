@@ -108,7 +108,7 @@ class StoreKvTest : public testing::TestWithParam<StoreKvVersion> {
                       const char* what) {
     ASSERT_EQ(actual.size(), expected.size());
     for (size_t i = 0; i < actual.size(); ++i) {
-      ASSERT_EQ(std::memcmp(&actual[i], &expected[i], sizeof(bf16)), 0)
+      ASSERT_TRUE(std::memcmp(&actual[i], &expected[i], sizeof(bf16)) == 0)
           << what << ", element " << i << ": got " << ToDouble(actual[i]) << ", expected "
           << ToDouble(expected[i]);
     }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/base/error.h"
+#include "common/cuda/device.h"
 #include "lessons/11_sampling/filters.h"
 #include "lessons/11_sampling/logprobs.h"
 #include "lessons/11_sampling/penalties.h"
@@ -183,6 +184,9 @@ void Sampler::Sample(const float* logits, const std::vector<SampleRow>& rows,
   const int* positions = row_slots + limits_.max_rows;
   const int* num_top = positions + limits_.max_rows;
 
+  // A row that no kernel writes shall not pass off the last step's token as its own.
+  if (IsSimulator())
+    CUDA_CHECK(cudaMemsetAsync(token_ids_.data(), 0xff, token_ids_.bytes(), stream_));
   if (plain_greedy) {
     Argmax(logits, token_ids_.data(), workspace_.data(), num_rows, limits_.vocab_size, stream_);
   } else {

@@ -117,8 +117,8 @@ std::vector<Generation> BatchGenerator::GenerateSampled(
       std::vector<int>& sequence = sequences[work.request];
       Generation& generation = generations[work.request];
       const int token = sampler_.token_id(row++);
-      Check(token >= 0, "request ", work.request, ": no logit of position ", sequence.size(),
-            " is a number; a kernel left its output unwritten, or the weights hold NaN");
+      Check(token >= 0, "request ", work.request, ": no token was chosen for position ",
+            sequence.size(), "; its logits are NaN, or the argmax left its output unwritten");
       if (IsEndToken(token, request, pass_.config())) {
         generation.finish_reason = FinishReason::kStop;
         table.Release(work.slot);

@@ -42,7 +42,7 @@ class BatchGenerator : public Generator {
       const std::function<void(const GeneratedToken&)>& on_token = nullptr) override;
 
   // The same with a choice for each request. Throws Error, too, for parameters that lesson 11
-  // refuses; and, in the middle, when a row of logits holds no number to choose from.
+  // refuses; and, in the middle, when no token can be chosen: all logits are NaN.
   std::vector<Generation> GenerateSampled(
       const std::vector<SampledRequest>& requests,
       const std::function<void(const GeneratedToken&)>& on_token = nullptr);
