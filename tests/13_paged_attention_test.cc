@@ -1,0 +1,824 @@
+// Checks of lesson 13's kernels: every version against the formula in f64, against lesson 07 over
+// the same keys in one piece, and against itself in other company, other chunks and other pages.
+#include "lessons/13_paged_attention/paged_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "common/base/error.h"
+#include "common/cuda/buffer.h"
+#include "common/cuda/device.h"
+#include "common/testing/random.h"
+#include "common/testing/tolerance.h"
+#include "lessons/07_attention/attention.h"
+
+namespace tinyvllm {
+namespace {
+
+constexpr int kPoison = 0xff;  // NaN in every bf16 and f32
+
+struct Lengths {
+  int queries;
+  int keys;
+};
+
+// A batch on the host: the keys of each sequence in order, and the blocks that they shall lie in.
+struct Problem {
+  AttentionShape shape;
+  std::vector<Lengths> sequences;
+  int block_size = 16;
+  int num_blocks = 0;
+  int64_t q_stride = 0;
+  std::vector<std::vector<int>> tables;  // (sequences)
+  std::vector<bf16> q;                   // (queries, q_stride)
+  std::vector<std::vector<bf16>> k, v;   // (sequences): (keys, num_kv_heads * head_dim)
+
+  int KvWidth() const { return shape.num_kv_heads * shape.head_dim; }
+  int OutWidth() const { return shape.num_heads * shape.head_dim; }
+  int KvHead(int head) const { return head / (shape.num_heads / shape.num_kv_heads); }
+  int NumQueries() const { return QueryOffsets().back(); }
+  int MaxKeys() const {
+    int most = 0;
+    for (const Lengths& lengths : sequences) most = std::max(most, lengths.keys);
+    return most;
+  }
+  std::vector<int> QueryOffsets() const {
+    std::vector<int> offsets = {0};
+    for (const Lengths& lengths : sequences) offsets.push_back(offsets.back() + lengths.queries);
+    return offsets;
+  }
+  std::vector<int> KvLens() const {
+    std::vector<int> lens;
+    for (const Lengths& lengths : sequences) lens.push_back(lengths.keys);
+    return lens;
+  }
+};
+
+AttentionShape MakeShape(int num_kv_heads, int group, int head_dim) {
+  return {num_kv_heads * group, num_kv_heads, head_dim,
+          static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)))};
+}
+
+int BlocksOf(int keys, int block_size) { return (keys + block_size - 1) / block_size; }
+
+// Other blocks for the same keys.
+void ShuffleBlocks(Random& random, Problem* problem) {
+  std::vector<int> blocks(problem->num_blocks);
+  std::iota(blocks.begin(), blocks.end(), 0);
+  size_t taken = 0;
+  problem->tables.clear();
+  for (const Lengths& lengths : problem->sequences) {
+    std::vector<int> table;
+    for (int i = 0; i < BlocksOf(lengths.keys, problem->block_size); ++i, ++taken) {
+      std::swap(blocks[taken],
+                blocks[random.Integer(static_cast<int>(taken), problem->num_blocks - 1)]);
+      table.push_back(blocks[taken]);
+    }
+    problem->tables.push_back(table);
+  }
+}
+
+Problem RandomProblem(Random& random, AttentionShape shape, std::vector<Lengths> sequences,
+                      int block_size = 16) {
+  Problem problem;
+  problem.shape = shape;
+  problem.sequences = sequences;
+  problem.block_size = block_size;
+  problem.q_stride = problem.OutWidth() + 8 * random.Integer(0, 3);
+  problem.q.assign(problem.NumQueries() * problem.q_stride, __float2bfloat16(NAN));
+  for (int i = 0; i < problem.NumQueries(); ++i) {
+    const std::vector<bf16> row = random.Bf16(problem.OutWidth(), 2);
+    std::copy(row.begin(), row.end(), problem.q.begin() + i * problem.q_stride);
+  }
+  problem.num_blocks = 3;
+  for (const Lengths& lengths : sequences) {
+    problem.k.push_back(random.Bf16(static_cast<size_t>(lengths.keys) * problem.KvWidth(), 2));
+    problem.v.push_back(random.Bf16(static_cast<size_t>(lengths.keys) * problem.KvWidth(), 1));
+    problem.num_blocks += BlocksOf(lengths.keys, block_size);
+  }
+  ShuffleBlocks(random, &problem);
+  return problem;
+}
+
+// The formula, in f64.
+std::vector<double> Reference(const Problem& problem) {
+  const AttentionShape& shape = problem.shape;
+  const std::vector<int> query_offsets = problem.QueryOffsets();
+  std::vector<double> output(static_cast<size_t>(problem.NumQueries()) * problem.OutWidth());
+  for (size_t s = 0; s < problem.sequences.size(); ++s) {
+    const Lengths lengths = problem.sequences[s];
+    for (int i = 0; i < lengths.queries; ++i) {
+      const int visible = std::max(0, i + 1 + lengths.keys - lengths.queries);
+      for (int head = 0; head < shape.num_heads; ++head) {
+        const int column = problem.KvHead(head) * shape.head_dim;
+        const int64_t query = query_offsets[s] + i;
+        const bf16* q = &problem.q[query * problem.q_stride + head * shape.head_dim];
+        double* out = &output[(query * shape.num_heads + head) * shape.head_dim];
+        std::vector<double> weights(visible);
+        double largest = -INFINITY, sum = 0;
+        for (int j = 0; j < visible; ++j) {
+          const bf16* k = &problem.k[s][j * problem.KvWidth() + column];
+          for (int d = 0; d < shape.head_dim; ++d) weights[j] += ToDouble(q[d]) * ToDouble(k[d]);
+          weights[j] *= shape.scale;
+          largest = std::max(largest, weights[j]);
+        }
+        for (double& weight : weights) sum += weight = std::exp(weight - largest);
+        for (int j = 0; j < visible; ++j) {
+          const bf16* v = &problem.v[s][j * problem.KvWidth() + column];
+          for (int d = 0; d < shape.head_dim; ++d) out[d] += weights[j] / sum * ToDouble(v[d]);
+        }
+      }
+    }
+  }
+  return output;
+}
+
+// The pool as the kernels want it: NaN wherever no key lies.
+std::vector<bf16> Pages(const Problem& problem, const std::vector<std::vector<bf16>>& rows) {
+  const AttentionShape& shape = problem.shape;
+  std::vector<bf16> pages(
+      static_cast<size_t>(problem.num_blocks) * problem.block_size * problem.KvWidth(),
+      __float2bfloat16(NAN));
+  for (size_t s = 0; s < problem.sequences.size(); ++s) {
+    for (int j = 0; j < problem.sequences[s].keys; ++j) {
+      const size_t block = problem.tables[s][j / problem.block_size];
+      for (int head = 0; head < shape.num_kv_heads; ++head) {
+        const size_t row =
+            (block * shape.num_kv_heads + head) * problem.block_size + j % problem.block_size;
+        std::copy_n(&rows[s][j * problem.KvWidth() + head * shape.head_dim], shape.head_dim,
+                    &pages[row * shape.head_dim]);
+      }
+    }
+  }
+  return pages;
+}
+
+// What a version of the lesson makes of the problem; nullptr: what the engine's PagedAttention
+// makes.
+std::vector<bf16> Compute(const Problem& problem, const PagedAttentionVersion* version,
+                          int q_offset = 0) {
+  const AttentionShape& shape = problem.shape;
+  const bool tiles = version == nullptr || version->makes_tiles;
+  std::vector<int> query_offsets = problem.QueryOffsets(), kv_lens = problem.KvLens();
+  std::vector<int> table_offsets, tables;
+  for (const std::vector<int>& table : problem.tables) {
+    table_offsets.push_back(static_cast<int>(tables.size()));
+    tables.insert(tables.end(), table.begin(), table.end());
+  }
+  PagedWork work;
+  work.Make(shape, static_cast<int>(problem.sequences.size()), query_offsets.data(), kv_lens.data(),
+            table_offsets.data(), tiles);
+
+  std::vector<bf16> q(q_offset);
+  q.insert(q.end(), problem.q.begin(), problem.q.end());
+  const DeviceBuffer<bf16> device_q(q);
+  DeviceBuffer<bf16> k(Pages(problem, problem.k)), v(Pages(problem, problem.v));
+  const DeviceBuffer<int> device_queries(query_offsets), device_lens(kv_lens);
+  const DeviceBuffer<int> device_offsets(table_offsets), device_tables(tables);
+  const DeviceBuffer<PagedSpan> spans(work.spans);
+  const DeviceBuffer<PagedTile> device_tiles(work.tiles);
+  DeviceBuffer<int> tickets(
+      PagedAttentionTickets(shape, static_cast<int64_t>(work.spans.size()), problem.MaxKeys()));
+  tickets.Fill(0);
+  DeviceBuffer<bf16> output(static_cast<size_t>(problem.NumQueries()) * problem.OutWidth());
+  output.Fill(kPoison);
+
+  PagedAttentionBatch batch;
+  batch.num_sequences = static_cast<int>(problem.sequences.size());
+  batch.num_queries = problem.NumQueries();
+  batch.max_kv_len = problem.MaxKeys();
+  batch.query_offsets = device_queries.data();
+  batch.kv_lens = device_lens.data();
+  batch.table_offsets = device_offsets.data();
+  batch.block_tables = device_tables.data();
+  batch.spans = spans.data();
+  batch.tiles = device_tiles.data();
+  batch.num_spans = static_cast<int>(spans.size());
+  batch.num_tiles = static_cast<int>(device_tiles.size());
+  batch.tickets = tickets.data();
+  PagedAttentionTensors tensors;
+  tensors.q = device_q.data() + q_offset;
+  tensors.q_stride = problem.q_stride;
+  tensors.pages.k = k.data();
+  tensors.pages.v = v.data();
+  tensors.pages.num_blocks = problem.num_blocks;
+  tensors.pages.block_size = problem.block_size;
+  tensors.output = output.data();
+  const auto workspace_bytes =
+      version != nullptr ? version->workspace_bytes : PagedAttentionWorkspaceBytes;
+  DeviceBuffer<char> workspace(workspace_bytes(shape, batch.num_spans, batch.max_kv_len));
+  workspace.Fill(kPoison);
+  const auto launch = version != nullptr ? version->launch : PagedAttention;
+  launch(shape, batch, tensors, workspace.data(), workspace.bytes(), nullptr);
+  for (const int ticket : tickets.ToHost()) EXPECT_EQ(ticket, 0);
+  return output.ToHost();
+}
+
+std::vector<const PagedAttentionVersion*> Candidates(const AttentionShape& shape) {
+  std::vector<const PagedAttentionVersion*> candidates = {nullptr};
+  for (const PagedAttentionVersion& version : kPagedAttentionVersions) {
+    if (version.supports(shape)) candidates.push_back(&version);
+  }
+  return candidates;
+}
+
+std::string Name(const PagedAttentionVersion* version) {
+  return version == nullptr ? "PagedAttention" : StrCat("version ", version->number);
+}
+
+std::string Describe(const Problem& problem) {
+  std::string text = StrCat(problem.shape.num_heads, " heads, ", problem.shape.num_kv_heads,
+                            " KV heads, head_dim ", problem.shape.head_dim, ", blocks of ",
+                            problem.block_size, ", queries/keys");
+  for (const Lengths& lengths : problem.sequences) {
+    text += StrCat(" ", lengths.queries, "/", lengths.keys);
+  }
+  return text;
+}
+
+// As in lesson 07's checks: one rounding to bf16; before it f32 sums of up to some thousand terms.
+constexpr double kAbsolute = 3e-5;
+
+void ExpectMatchesReference(const Problem& problem) {
+  const std::vector<double> expected = Reference(problem);
+  for (const PagedAttentionVersion* version : Candidates(problem.shape)) {
+    EXPECT_EQ(FirstMismatch(Compute(problem, version), expected, kBf16Rounding, kAbsolute), "")
+        << Name(version) << ": " << Describe(problem);
+  }
+}
+
+// The first element whose bits differ; empty when none does.
+std::string FirstDifference(const bf16* actual, const bf16* expected, size_t size) {
+  for (size_t i = 0; i < size; ++i) {
+    if (std::memcmp(&actual[i], &expected[i], sizeof(bf16)) != 0) {
+      return StrCat("element ", i, " of ", size, ": ", ToDouble(actual[i]), " and ",
+                    ToDouble(expected[i]));
+    }
+  }
+  return "";
+}
+
+std::string FirstDifference(const std::vector<bf16>& actual, const std::vector<bf16>& expected) {
+  if (actual.size() != expected.size()) return "sizes differ";
+  return FirstDifference(actual.data(), expected.data(), actual.size());
+}
+
+TEST(PagedAttentionTest, RandomShapesMatchTheFormula) {
+  Random random(1301);
+  const int head_dims[] = {32, 64, 128};
+  const int groups[] = {1, 2, 3, 4, 7, 8, 11};
+  const int block_sizes[] = {16, 1, 8, 5, 32, 300};
+  for (int round = 0; round < 24; ++round) {
+    std::vector<Lengths> sequences(random.Integer(1, 4));
+    for (Lengths& lengths : sequences) {
+      lengths.queries = random.Integer(0, 1) ? 1 : random.Integer(2, 40);
+      lengths.keys = lengths.queries + (random.Integer(0, 1) ? random.Integer(0, 130) : 0);
+    }
+    ExpectMatchesReference(RandomProblem(
+        random, MakeShape(random.Integer(1, 2), groups[round % 7], head_dims[round % 3]), sequences,
+        block_sizes[round % 6]));
+  }
+}
+
+TEST(PagedAttentionTest, AnyOtherHeadDim) {
+  Random random(1302);
+  for (const int head_dim : {1, 6, 8, 12, 16, 80, 96, 256, 264, 1024}) {
+    ExpectMatchesReference(
+        RandomProblem(random, MakeShape(2, 3, head_dim), {{5, 5}, {1, 70}, {2, 41}}, 4));
+  }
+  const Problem wide = RandomProblem(random, MakeShape(1, 1, 1032), {{1, 2}});
+  EXPECT_THROW(Compute(wide, nullptr), Error);
+}
+
+TEST(PagedAttentionTest, QueriesAtAnyAddress) {
+  Random random(1303);
+  Problem problem = RandomProblem(random, MakeShape(2, 2, 64), {{1, 40}, {3, 9}});
+  const std::vector<double> expected = Reference(problem);
+  EXPECT_EQ(FirstMismatch(Compute(problem, nullptr, 3), expected, kBf16Rounding, kAbsolute), "");
+  EXPECT_THROW(Compute(problem, &kPagedAttentionVersions[2], 3), Error);
+}
+
+// One span and its edges, several spans, a decode step, a prompt and a chunk of one.
+TEST(PagedAttentionTest, LongContexts) {
+  Random random(1304);
+  ExpectMatchesReference(RandomProblem(random, MakeShape(1, 4, 64),
+                                       {{1, 255}, {1, 256}, {1, 257}, {1, 513}, {1, 1100}}));
+  ExpectMatchesReference(RandomProblem(random, MakeShape(1, 2, 128), {{1, 300}, {9, 520}}));
+  ExpectMatchesReference(RandomProblem(random, MakeShape(1, 2, 32), {{1, 300}, {290, 290}}));
+}
+
+TEST(PagedAttentionTest, OneTokenIsItsValue) {
+  Random random(1305);
+  for (const int head_dim : {32, 64, 128}) {
+    const Problem problem = RandomProblem(random, MakeShape(2, 4, head_dim), {{1, 1}});
+    for (const PagedAttentionVersion* version : Candidates(problem.shape)) {
+      const std::vector<bf16> output = Compute(problem, version);
+      for (int head = 0; head < problem.shape.num_heads; ++head) {
+        EXPECT_EQ(FirstDifference(&output[head * head_dim],
+                                  &problem.v[0][problem.KvHead(head) * head_dim], head_dim),
+                  "")
+            << Name(version) << ", head " << head;
+      }
+    }
+  }
+}
+
+TEST(PagedAttentionTest, EmptyBatchAndEmptySequences) {
+  Random random(1306);
+  ExpectMatchesReference(RandomProblem(random, MakeShape(2, 2, 32), {}));
+  ExpectMatchesReference(RandomProblem(random, MakeShape(2, 2, 32), {{0, 0}, {0, 4}}));
+  ExpectMatchesReference(
+      RandomProblem(random, MakeShape(2, 3, 32), {{0, 5}, {3, 3}, {0, 0}, {1, 9}, {0, 1}}));
+}
+
+TEST(PagedAttentionTest, AQueryThatSeesNoKeyGivesZeros) {
+  Random random(1307);
+  for (const std::vector<Lengths>& sequences :
+       {std::vector<Lengths>{{7, 3}, {2, 2}}, {{4, 0}}, {{1, 0}, {20, 1}}}) {
+    const Problem problem = RandomProblem(random, MakeShape(2, 3, 64), sequences);
+    ExpectMatchesReference(problem);
+    const int blind = sequences[0].queries - sequences[0].keys;
+    for (const PagedAttentionVersion* version : Candidates(problem.shape)) {
+      const std::vector<bf16> output = Compute(problem, version);
+      for (int i = 0; i < blind * problem.OutWidth(); ++i) {
+        ASSERT_EQ(ToDouble(output[i]), 0) << Name(version) << ", element " << i;
+      }
+    }
+  }
+}
+
+TEST(PagedAttentionTest, ScoresOfMinusSixtyThousandGiveTheMean) {
+  Random random(1308);
+  for (const Lengths& lengths : {Lengths{40, 40}, Lengths{1, 300}}) {
+    Problem problem = RandomProblem(random, MakeShape(1, 2, 64), {lengths});
+    std::fill(problem.q.begin(), problem.q.end(), __float2bfloat16(80));
+    for (bf16& element : problem.k[0]) element = __float2bfloat16(-96);  // 64 * 80 * -96 / 8
+    ExpectMatchesReference(problem);
+    const std::vector<bf16> output = Compute(problem, nullptr);
+    const bf16* last = &output[output.size() - 64];
+    for (int d = 0; d < 64; ++d) {
+      double mean = 0;
+      for (int j = 0; j < lengths.keys; ++j) {
+        mean += ToDouble(problem.v[0][j * 64 + d]) / lengths.keys;
+      }
+      EXPECT_NEAR(ToDouble(last[d]), mean, kBf16Rounding * std::abs(mean) + kAbsolute);
+    }
+  }
+}
+
+TEST(PagedAttentionTest, LargeScoresDoNotOverflow) {
+  Random random(1309);
+  Problem problem = RandomProblem(random, MakeShape(2, 2, 32), {{30, 30}, {1, 280}});
+  for (bf16& element : problem.q) element = __float2bfloat16(300 * ToDouble(element));
+  // Scores of thousands: an error of 1e-7 of them moves a weight by 1e-3.
+  const std::vector<double> expected = Reference(problem);
+  for (const PagedAttentionVersion* version : Candidates(problem.shape)) {
+    EXPECT_EQ(FirstMismatch(Compute(problem, version), expected, kBf16Rounding, 5e-3), "")
+        << Name(version);
+  }
+}
+
+TEST(PagedAttentionTest, LaterKeysChangeNothing) {
+  Random random(1310);
+  const Problem problem = RandomProblem(random, MakeShape(2, 3, 64), {{50, 50}});
+  for (const PagedAttentionVersion* version : Candidates(problem.shape)) {
+    const std::vector<bf16> before = Compute(problem, version);
+    for (const int first_changed : {1, 7, 33, 49}) {
+      Problem changed = problem;
+      for (size_t i = first_changed * problem.KvWidth(); i < changed.k[0].size(); ++i) {
+        changed.k[0][i] = changed.v[0][i] = __float2bfloat16(NAN);
+      }
+      const std::vector<bf16> after = Compute(changed, version);
+      const size_t unchanged = static_cast<size_t>(first_changed) * problem.OutWidth();
+      EXPECT_EQ(FirstDifference(after.data(), before.data(), unchanged), "")
+          << Name(version) << ", keys changed from " << first_changed;
+      EXPECT_TRUE(std::isnan(ToDouble(after[unchanged]))) << Name(version);
+    }
+  }
+}
+
+// Keys that are not numbers must not pass for keys that nobody sees.
+TEST(PagedAttentionTest, NotANumberStaysNotANumber) {
+  Random random(1311);
+  for (const Lengths& lengths : {Lengths{1, 20}, Lengths{1, 300}, Lengths{20, 20}}) {
+    Problem problem = RandomProblem(random, MakeShape(1, 2, 64), {lengths});
+    std::fill(problem.k[0].begin(), problem.k[0].end(), __float2bfloat16(NAN));
+    for (const PagedAttentionVersion* version : Candidates(problem.shape)) {
+      for (const bf16 element : Compute(problem, version)) {
+        ASSERT_TRUE(std::isnan(ToDouble(element))) << Name(version) << ": " << Describe(problem);
+      }
+    }
+  }
+}
+
+// --- the same bits, whatever the company
+
+// Sequence s of a problem alone, with the last `queries` queries of its first `keys` keys.
+Problem Alone(const Problem& problem, int s, int queries, int keys) {
+  Problem alone = problem;
+  const Lengths lengths = problem.sequences[s];
+  const int first_query =
+      problem.QueryOffsets()[s] + lengths.queries - lengths.keys + keys - queries;
+  alone.sequences = {{queries, keys}};
+  alone.q.assign(problem.q.begin() + first_query * problem.q_stride,
+                 problem.q.begin() + (first_query + queries) * problem.q_stride);
+  alone.k = {problem.k[s]};
+  alone.v = {problem.v[s]};
+  alone.tables = {problem.tables[s]};
+  return alone;
+}
+
+TEST(PagedAttentionTest, AloneAndInACrowdAreTheSameBits) {
+  Random random(1312);
+  for (const AttentionShape& shape :
+       {MakeShape(2, 1, 64), MakeShape(1, 3, 32), MakeShape(2, 4, 64), MakeShape(1, 8, 128),
+        MakeShape(1, 11, 32), MakeShape(2, 2, 16)}) {
+    const Problem crowd =
+        RandomProblem(random, shape, {{9, 9}, {1, 270}, {33, 40}, {1, 1}, {5, 64}});
+    for (const PagedAttentionVersion* version : Candidates(shape)) {
+      const std::vector<bf16> together = Compute(crowd, version);
+      for (size_t s = 0; s < crowd.sequences.size(); ++s) {
+        const Lengths lengths = crowd.sequences[s];
+        const std::vector<bf16> alone =
+            Compute(Alone(crowd, static_cast<int>(s), lengths.queries, lengths.keys), version);
+        EXPECT_EQ(FirstDifference(
+                      alone.data(),
+                      &together[static_cast<size_t>(crowd.QueryOffsets()[s]) * crowd.OutWidth()],
+                      alone.size()),
+                  "")
+            << Name(version) << ", sequence " << s << ": " << Describe(crowd);
+      }
+    }
+  }
+}
+
+TEST(PagedAttentionTest, ChunksAndSingleTokensAreThePromptsBits) {
+  Random random(1313);
+  for (const AttentionShape& shape : {MakeShape(2, 1, 64), MakeShape(1, 3, 32), MakeShape(1, 4, 64),
+                                      MakeShape(1, 8, 128), MakeShape(1, 2, 80)}) {
+    const Problem prompt = RandomProblem(random, shape, {{300, 300}});
+    const size_t width = prompt.OutWidth();
+    for (const PagedAttentionVersion* version : Candidates(shape)) {
+      const std::vector<bf16> whole = Compute(prompt, version);
+      for (const auto& [first, end] :
+           {std::pair(0, 7), std::pair(7, 8), std::pair(30, 35), std::pair(62, 129),
+            std::pair(255, 256), std::pair(256, 257), std::pair(290, 300)}) {
+        const std::vector<bf16> chunk = Compute(Alone(prompt, 0, end - first, end), version);
+        EXPECT_EQ(FirstDifference(chunk.data(), &whole[first * width], chunk.size()), "")
+            << Name(version) << ", tokens " << first << " to " << end << ": " << Describe(prompt);
+      }
+    }
+  }
+}
+
+TEST(PagedAttentionTest, OtherBlocksAndBlockSizesAreTheSameBits) {
+  Random random(1314);
+  for (const AttentionShape& shape : {MakeShape(2, 3, 64), MakeShape(1, 2, 128)}) {
+    Problem problem = RandomProblem(random, shape, {{1, 300}, {40, 70}, {1, 5}});
+    for (const PagedAttentionVersion* version : Candidates(shape)) {
+      const std::vector<bf16> expected = Compute(problem, version);
+      for (const int block_size : {16, 1, 3, 64, 512}) {
+        Problem other = problem;
+        other.block_size = block_size;
+        other.num_blocks = 4;
+        for (const Lengths& lengths : other.sequences) {
+          other.num_blocks += BlocksOf(lengths.keys, block_size);
+        }
+        ShuffleBlocks(random, &other);
+        EXPECT_EQ(FirstDifference(Compute(other, version), expected), "")
+            << Name(version) << ", blocks of " << block_size;
+      }
+    }
+  }
+}
+
+TEST(PagedAttentionTest, VersionsThreeAndFourAreTheSameBits) {
+  Random random(1315);
+  for (const AttentionShape& shape :
+       {MakeShape(2, 4, 64), MakeShape(1, 3, 32), MakeShape(1, 5, 128)}) {
+    const Problem problem = RandomProblem(random, shape, {{70, 70}, {1, 600}, {3, 515}});
+    EXPECT_EQ(FirstDifference(Compute(problem, &kPagedAttentionVersions[3]),
+                              Compute(problem, &kPagedAttentionVersions[2])),
+              "")
+        << Describe(problem);
+  }
+}
+
+// Two sequences that read the same blocks, as requests with one system prompt will.
+TEST(PagedAttentionTest, SequencesMayShareBlocks) {
+  Random random(1316);
+  Problem problem = RandomProblem(random, MakeShape(2, 2, 64), {{1, 40}, {1, 52}});
+  for (int j = 0; j < 32; ++j) {
+    for (int i = 0; i < problem.KvWidth(); ++i) {
+      problem.k[1][j * problem.KvWidth() + i] = problem.k[0][j * problem.KvWidth() + i];
+      problem.v[1][j * problem.KvWidth() + i] = problem.v[0][j * problem.KvWidth() + i];
+    }
+  }
+  problem.tables[1][0] = problem.tables[0][0];
+  problem.tables[1][1] = problem.tables[0][1];
+  ExpectMatchesReference(problem);
+}
+
+// More spans than are computed at a time, and one sequence's on both sides of the cut.
+TEST(PagedAttentionTest, MoreSpansThanOneLaunchTakes) {
+  Random random(1317);
+  std::vector<Lengths> sequences(510, Lengths{1, 257});  // two spans each
+  sequences.push_back({1, 1400});                        // six: numbers 1020 to 1025
+  sequences.push_back({1, 30});
+  const Problem problem = RandomProblem(random, MakeShape(1, 1, 32), sequences);
+  const std::vector<double> expected = Reference(problem);
+  for (const PagedAttentionVersion* version :
+       {&kPagedAttentionVersions[2], &kPagedAttentionVersions[3]}) {
+    EXPECT_EQ(FirstMismatch(Compute(problem, version), expected, kBf16Rounding, kAbsolute), "")
+        << Name(version);
+  }
+}
+
+// --- against lesson 07, over the same keys in one piece
+
+TEST(PagedAttentionTest, AgreesWithLesson07) {
+  Random random(1318);
+  for (const AttentionShape& shape :
+       {MakeShape(2, 4, 64), MakeShape(1, 3, 128), MakeShape(2, 2, 24)}) {
+    const Problem problem = RandomProblem(random, shape, {{20, 20}, {1, 90}, {13, 60}}, 7);
+    std::vector<bf16> k, v;
+    std::vector<int> kv_offsets = {0};
+    for (size_t s = 0; s < problem.sequences.size(); ++s) {
+      k.insert(k.end(), problem.k[s].begin(), problem.k[s].end());
+      v.insert(v.end(), problem.v[s].begin(), problem.v[s].end());
+      kv_offsets.push_back(kv_offsets.back() + problem.sequences[s].keys);
+    }
+    const DeviceBuffer<bf16> device_q(problem.q), device_k(k), device_v(v);
+    const DeviceBuffer<int> query_offsets(problem.QueryOffsets()), device_kv_offsets(kv_offsets);
+    DeviceBuffer<bf16> output(static_cast<size_t>(problem.NumQueries()) * problem.OutWidth());
+    AttentionBatch batch;
+    batch.num_sequences = static_cast<int>(problem.sequences.size());
+    batch.num_queries = problem.NumQueries();
+    batch.max_query_len = 20;
+    batch.max_kv_len = problem.MaxKeys();
+    batch.query_offsets = query_offsets.data();
+    batch.kv_offsets = device_kv_offsets.data();
+    DeviceBuffer<char> workspace(
+        AttentionWorkspaceBytes(shape, batch.num_queries, batch.max_kv_len));
+    Attention(shape, batch,
+              {device_q.data(), device_k.data(), device_v.data(), problem.q_stride,
+               problem.KvWidth(), output.data()},
+              workspace.data(), workspace.bytes(), nullptr);
+    const std::vector<bf16> contiguous = output.ToHost();
+    for (const PagedAttentionVersion* version : Candidates(shape)) {
+      // Each is rounded once.
+      EXPECT_EQ(FirstMismatch(Compute(problem, version), contiguous, 2 * kBf16Rounding, kAbsolute),
+                "")
+          << Name(version) << ": " << Describe(problem);
+    }
+  }
+}
+
+// --- storing
+
+void CheckStore(Random& random, int num_tokens, int num_kv_heads, int head_dim, int block_size,
+                int before, int after, int offset) {
+  SCOPED_TRACE(StrCat(num_tokens, " tokens of ", num_kv_heads, " x ", head_dim, ", blocks of ",
+                      block_size, ", k at ", before, ", ", after, " after v, offset ", offset));
+  const int width = num_kv_heads * head_dim;
+  const int num_blocks = num_tokens / block_size + 3;
+  const int64_t stride = before + 2 * width + after;
+  const std::vector<bf16> qkv = random.Bf16(offset + num_tokens * stride);
+  std::vector<int> slots(num_blocks * block_size);
+  std::iota(slots.begin(), slots.end(), 0);
+  for (int t = 0; t < num_tokens; ++t) {
+    std::swap(slots[t], slots[random.Integer(t, static_cast<int>(slots.size()) - 1)]);
+  }
+  slots.resize(num_tokens);
+
+  const size_t size = offset + static_cast<size_t>(num_blocks) * block_size * width;
+  std::vector<bf16> k_expected(size), v_expected(size);
+  std::memset(static_cast<void*>(k_expected.data()), kPoison, size * sizeof(bf16));
+  v_expected = k_expected;
+  for (int t = 0; t < num_tokens; ++t) {
+    for (int i = 0; i < width; ++i) {
+      const size_t row =
+          (static_cast<size_t>(slots[t] / block_size) * num_kv_heads + i / head_dim) * block_size +
+          slots[t] % block_size;
+      const size_t from = offset + t * stride + before + i;
+      k_expected[offset + row * head_dim + i % head_dim] = qkv[from];
+      v_expected[offset + row * head_dim + i % head_dim] = qkv[from + width];
+    }
+  }
+  const DeviceBuffer<bf16> device_qkv(qkv);
+  const DeviceBuffer<int> device_slots(slots);
+  DeviceBuffer<bf16> k(size), v(size);
+  k.Fill(kPoison);
+  v.Fill(kPoison);
+  StoreKvPagesRows rows;
+  rows.k = device_qkv.data() + offset + before;
+  rows.v = rows.k + width;
+  rows.stride = stride;
+  rows.slots = device_slots.data();
+  rows.num_tokens = num_tokens;
+  rows.num_kv_heads = num_kv_heads;
+  rows.head_dim = head_dim;
+  rows.pages = {k.data() + offset, v.data() + offset, num_blocks, block_size};
+  StoreKvPages(rows, nullptr);
+  EXPECT_EQ(FirstDifference(k.ToHost(), k_expected), "") << "K";
+  EXPECT_EQ(FirstDifference(v.ToHost(), v_expected), "") << "V";
+}
+
+TEST(StoreKvPagesTest, PutsEveryRowInItsPlace) {
+  Random random(1320);
+  CheckStore(random, 1, 8, 64, 16, 2048, 0, 0);
+  CheckStore(random, 700, 2, 128, 16, 512, 0, 0);
+  for (int i = 0; i < 12; ++i) {
+    CheckStore(random, random.Integer(1, 60), random.Integer(1, 4), 8 * random.Integer(1, 16),
+               random.Integer(1, 40), 8 * random.Integer(0, 9), 8 * random.Integer(0, 2), 0);
+  }
+}
+
+TEST(StoreKvPagesTest, TakesAnyWidthStrideAndAddress) {
+  Random random(1321);
+  CheckStore(random, 5, 2, 20, 4, 8, 0, 0);  // no multiple of 8
+  CheckStore(random, 5, 2, 16, 4, 8, 0, 1);  // addresses no multiples of 16 bytes
+  CheckStore(random, 5, 2, 16, 4, 4, 0, 0);  // k lies between them
+  CheckStore(random, 5, 2, 16, 4, 8, 3, 0);  // so do all rows but the first
+}
+
+TEST(StoreKvPagesTest, RefusesSizesThatContradictEachOther) {
+  StoreKvPagesRows rows;
+  rows.num_kv_heads = 2;
+  rows.head_dim = 8;
+  rows.stride = 16;
+  rows.pages.num_blocks = 4;
+  rows.pages.block_size = 16;
+  EXPECT_NO_THROW(StoreKvPages(rows, nullptr)) << "nothing to do";
+  const auto refused = [&](const std::function<void(StoreKvPagesRows*)>& bend) {
+    StoreKvPagesRows bent = rows;
+    bend(&bent);
+    EXPECT_THROW(StoreKvPages(bent, nullptr), Error);
+  };
+  refused([](StoreKvPagesRows* r) { r->num_tokens = -1; });
+  refused([](StoreKvPagesRows* r) { r->stride = 15; });
+  refused([](StoreKvPagesRows* r) { r->head_dim = 0; });
+  refused([](StoreKvPagesRows* r) { r->pages.block_size = 0; });
+  refused([](StoreKvPagesRows* r) { r->pages.num_blocks = 1 << 30; });
+}
+
+// --- beyond 31 bits
+
+// K and V of more than 2^31 elements each, with the only live block at the very end: 8.6 GB.
+TEST(PagedAttentionTest, APoolOfMoreThan31Bits) {
+  const int num_kv_heads = 8, head_dim = 128, block_size = 16;
+  const size_t block_elements = size_t{num_kv_heads} * head_dim * block_size;
+  const int num_blocks = static_cast<int>((size_t{1} << 31) / block_elements) + 2;
+  const size_t size = num_blocks * block_elements;
+  size_t free = 0, total = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  if (IsSimulator() || free < 2 * size * sizeof(bf16) + (size_t{1} << 30)) {
+    GTEST_SKIP() << "needs 8.6 GB of a GPU's memory";
+  }
+  Random random(1322);
+  const AttentionShape shape = MakeShape(num_kv_heads, 2, head_dim);
+  Problem problem = RandomProblem(random, shape, {{9, 15}, {1, 16}}, block_size);
+  problem.num_blocks = 2;
+  problem.tables = {{0}, {1}};  // of the last two blocks
+  const std::vector<bf16> k_end = Pages(problem, problem.k), v_end = Pages(problem, problem.v);
+
+  DeviceBuffer<bf16> k(size), v(size);
+  k.Fill(kPoison);
+  v.Fill(kPoison);
+  // The rows of sequence 0 through the store kernel, the rest by a copy.
+  const size_t at = size - 2 * block_elements;
+  CUDA_CHECK(
+      cudaMemcpy(k.data() + at, k_end.data(), k_end.size() * sizeof(bf16), cudaMemcpyHostToDevice));
+  CUDA_CHECK(
+      cudaMemcpy(v.data() + at, v_end.data(), v_end.size() * sizeof(bf16), cudaMemcpyHostToDevice));
+  std::vector<bf16> kv;
+  std::vector<int> slots;
+  for (int j = 0; j < 15; ++j) {
+    kv.insert(kv.end(), &problem.k[0][j * problem.KvWidth()],
+              &problem.k[0][j * problem.KvWidth()] + problem.KvWidth());
+    kv.insert(kv.end(), &problem.v[0][j * problem.KvWidth()],
+              &problem.v[0][j * problem.KvWidth()] + problem.KvWidth());
+    slots.push_back((num_blocks - 2) * block_size + j);
+  }
+  CUDA_CHECK(cudaMemset(k.data() + at, kPoison, block_elements * sizeof(bf16)));
+  CUDA_CHECK(cudaMemset(v.data() + at, kPoison, block_elements * sizeof(bf16)));
+  const DeviceBuffer<bf16> device_kv(kv);
+  const DeviceBuffer<int> device_slots(slots);
+  StoreKvPagesRows rows;
+  rows.k = device_kv.data();
+  rows.v = rows.k + problem.KvWidth();
+  rows.stride = 2 * problem.KvWidth();
+  rows.slots = device_slots.data();
+  rows.num_tokens = 15;
+  rows.num_kv_heads = num_kv_heads;
+  rows.head_dim = head_dim;
+  rows.pages = {k.data(), v.data(), num_blocks, block_size};
+  StoreKvPages(rows, nullptr);
+
+  const std::vector<int> query_offsets = problem.QueryOffsets(), kv_lens = problem.KvLens();
+  const std::vector<int> table_offsets = {0, 1}, tables = {num_blocks - 2, num_blocks - 1};
+  const DeviceBuffer<bf16> q(problem.q);
+  const DeviceBuffer<int> device_queries(query_offsets), device_lens(kv_lens);
+  const DeviceBuffer<int> device_offsets(table_offsets), device_tables(tables);
+  for (const PagedAttentionVersion& version : kPagedAttentionVersions) {
+    PagedWork work;
+    work.Make(shape, 2, query_offsets.data(), kv_lens.data(), table_offsets.data(),
+              version.makes_tiles);
+    const DeviceBuffer<PagedSpan> spans(work.spans);
+    const DeviceBuffer<PagedTile> tiles(work.tiles);
+    DeviceBuffer<int> tickets(PagedAttentionTickets(shape, spans.size(), 16));
+    tickets.Fill(0);
+    DeviceBuffer<bf16> output(static_cast<size_t>(problem.NumQueries()) * problem.OutWidth());
+    output.Fill(kPoison);
+    DeviceBuffer<char> workspace(version.workspace_bytes(shape, spans.size(), 16));
+    PagedAttentionBatch batch;
+    batch.num_sequences = 2;
+    batch.num_queries = problem.NumQueries();
+    batch.max_kv_len = 16;
+    batch.query_offsets = device_queries.data();
+    batch.kv_lens = device_lens.data();
+    batch.table_offsets = device_offsets.data();
+    batch.block_tables = device_tables.data();
+    batch.spans = spans.data();
+    batch.tiles = tiles.data();
+    batch.num_spans = static_cast<int>(spans.size());
+    batch.num_tiles = static_cast<int>(tiles.size());
+    batch.tickets = tickets.data();
+    version.launch(shape, batch, {q.data(), problem.q_stride, rows.pages, output.data()},
+                   workspace.data(), workspace.bytes(), nullptr);
+    EXPECT_EQ(FirstMismatch(output.ToHost(), Reference(problem), kBf16Rounding, kAbsolute), "")
+        << Name(&version);
+  }
+}
+
+// --- calls that cannot be right
+
+std::string ErrorOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PagedAttentionTest, RefusesShapesThatContradictThemselves) {
+  Random random(1323);
+  const Problem good = RandomProblem(random, MakeShape(2, 2, 64), {{1, 4}});
+  const auto error = [&](const std::function<void(Problem*)>& bend,
+                         const PagedAttentionVersion* version = nullptr) {
+    Problem bent = good;
+    bend(&bent);
+    return ErrorOf([&] { Compute(bent, version); });
+  };
+  EXPECT_NE(error([](Problem* p) { p->shape.num_heads = 3; }).find("divisor"), std::string::npos);
+  EXPECT_NE(error([](Problem* p) { p->q_stride = 8; }).find("overlap"), std::string::npos);
+  EXPECT_NE(error([](Problem* p) { p->shape.head_dim = 40; }, &kPagedAttentionVersions[3])
+                .find("use version 2"),
+            std::string::npos);
+
+  PagedAttentionVersion no_workspace = kPagedAttentionVersions[3];
+  no_workspace.workspace_bytes = [](const AttentionShape&, int64_t, int) { return size_t{8}; };
+  EXPECT_NE(ErrorOf([&] { Compute(good, &no_workspace); }).find("a workspace of 8 bytes"),
+            std::string::npos);
+}
+
+// However large batches get, the workspace does not.
+TEST(PagedAttentionTest, TheWorkspaceIsBounded) {
+  const AttentionShape shape = MakeShape(8, 4, 64);
+  const size_t huge = PagedAttentionWorkspaceBytes(shape, int64_t{256} * 512, 131072);
+  EXPECT_EQ(huge, (1024 + 512) * size_t{32} * (64 + 2) * sizeof(float));
+  EXPECT_EQ(PagedAttentionWorkspaceBytes(shape, 2, 512), 2 * size_t{32} * (64 + 2) * sizeof(float));
+}
+
+TEST(PagedWorkTest, SpansForTokensTilesForPrompts) {
+  const AttentionShape shape = MakeShape(2, 3, 64);
+  const std::vector<int> query_offsets = {0, 1, 13, 14}, kv_lens = {257, 40, 256};
+  const std::vector<int> table_offsets = {0, 17, 20};
+  PagedWork work;
+  work.Make(shape, 3, query_offsets.data(), kv_lens.data(), table_offsets.data(), true);
+  ASSERT_EQ(work.spans.size(), 3u);
+  const int expected[][4] = {{0, 0, 257, 0}, {0, 0, 257, 1}, {13, 20, 256, 0}};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(work.spans[i].query, expected[i][0]);
+    EXPECT_EQ(work.spans[i].table, expected[i][1]);
+    EXPECT_EQ(work.spans[i].visible, expected[i][2]);
+    EXPECT_EQ(work.spans[i].span, expected[i][3]);
+  }
+  ASSERT_EQ(work.tiles.size(), 2u);  // 36 rows
+  EXPECT_EQ(work.tiles[0].sequence, 1);
+  EXPECT_EQ(work.tiles[0].first_row, 32);
+  EXPECT_EQ(work.tiles[1].first_row, 0);
+  work.Make(shape, 3, query_offsets.data(), kv_lens.data(), table_offsets.data(), false);
+  EXPECT_EQ(work.spans.size(), 2u + 12 + 1);
+  EXPECT_TRUE(work.tiles.empty());
+}
+
+}  // namespace
+}  // namespace tinyvllm
