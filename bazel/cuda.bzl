@@ -106,6 +106,13 @@ SIMULATOR_ONLY = select({
     "//conditions:default": [],
 })
 
+# target_compatible_with of what counts accesses: AddressSanitizer takes the hooks' place.
+COUNTED_ONLY = select({
+    "//:asan": ["@platforms//:incompatible"],
+    "//:cuda": ["@platforms//:incompatible"],
+    "//conditions:default": [],
+})
+
 # target_compatible_with of what needs the race detector: elsewhere it would check nothing.
 RACE_DETECTOR_ONLY = select({
     "//:race": [],
@@ -121,9 +128,14 @@ _HOOKS_COPTS = [
     "-U_FORTIFY_SOURCE",  # it hides calls of memcpy
     "-Wno-tsan",
     "-g1",
+    # Loads and stores as the source has them, for the statistics: none joined, none taken apart.
+    "-fno-tree-sra",
+    "-fno-tree-vectorize",
+    "-fno-store-merging",
+    "-fno-tree-loop-distribute-patterns",
 ]
 
-def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [], **kwargs):
+def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [], counted = False, **kwargs):
     """A C++ library some of whose sources are .cu files.
 
     Args:
@@ -133,6 +145,9 @@ def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [
       deps: cc_library and cuda_library targets; //common/cuda:runtime is always among them.
       architectures: nvcc -gencode options for these sources alone, for code that needs one GPU.
       copts: for g++; -w silences nvcc as well.
+      counted: also make the twin name.counted, for what shows the simulator's statistics: on the
+        simulator the same sources, with a hook before each access to memory; elsewhere the library
+        itself.
       **kwargs: for the cc_library.
     """
     cu = [source for source in srcs if source.endswith(".cu")]
@@ -177,20 +192,54 @@ def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [
         linkstatic = True,
         **kwargs
     )
+    if counted:
+        native.cc_library(
+            name = name + ".with_hooks",
+            srcs = cc + [":" + name + ".cpu"],
+            hdrs = hdrs,
+            copts = copts + ["-fno-strict-aliasing"] + _HOOKS_COPTS,
+            deps = deps + ["//common/simulator:access_hooks"],
+            linkstatic = True,
+            **dict(kwargs, tags = tags + ["manual"], visibility = ["//visibility:private"])
+        )
+        native.alias(
+            name = name + ".counted",
+            actual = select({
+                "//:cuda": ":" + name,
+                "//:asan": ":" + name,  # no code can have the hooks of two sanitizers
+                "//:instrumented_kernels": ":" + name,
+                "//conditions:default": ":" + name + ".with_hooks",
+            }),
+            testonly = testonly,
+            visibility = kwargs.get("visibility"),
+        )
 
-def cuda_test(name, srcs, deps = [], tags = [], **kwargs):
-    """A GoogleTest whose source is a .cu file, for checks that launch kernels of their own."""
+def cuda_test(name, srcs, deps = [], tags = [], counted = False, **kwargs):
+    """A GoogleTest whose source is a .cu file, for checks that launch kernels of their own.
+
+    Args:
+      name: the target.
+      srcs: .cu files.
+      deps: as for cuda_library.
+      tags: for the cc_test.
+      counted: link the twin that calls the simulator's hooks.
+      **kwargs: for the cc_test.
+    """
     cuda_library(
         name = name + ".kernels",
         srcs = srcs,
         deps = deps + ["@googletest//:gtest"],
         alwayslink = True,
+        counted = counted,
         tags = ["manual"],
         testonly = True,
     )
     native.cc_test(
         name = name,
-        deps = [":" + name + ".kernels", "@googletest//:gtest_main"],
+        deps = [
+            ":%s.kernels%s" % (name, ".counted" if counted else ""),
+            "@googletest//:gtest_main",
+        ],
         linkstatic = True,
         tags = tags,
         **kwargs

@@ -125,6 +125,7 @@ void RunKernel(const KernelLaunch& launch) {
     }
     watched.End();
   });
+  watched.Finish();
 }
 
 cudaError_t SetKernelAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {

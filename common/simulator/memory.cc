@@ -35,6 +35,7 @@ struct Allocation {
 
 struct Table {
   std::mutex mutex;
+  uint64_t version = 1;  // of `allocations`
   std::map<uintptr_t, Allocation> allocations;  // by address
   size_t device_bytes = 0;
 };
@@ -79,6 +80,7 @@ cudaError_t Allocate(void** pointer, size_t bytes, MemoryKind kind, unsigned fla
     return Report(cudaErrorMemoryAllocation);
   }
   table.allocations[reinterpret_cast<uintptr_t>(memory)] = {bytes, kind, flags};
+  ++table.version;
   *pointer = memory;
   return cudaSuccess;
 }
@@ -93,6 +95,7 @@ bool Free(void* pointer, MemoryKind kind, MemoryKind other_kind) {
   if (allocation.kind != kind && allocation.kind != other_kind) return false;
   if (CountsAsDevice(allocation.kind)) table.device_bytes -= allocation.bytes;
   table.allocations.erase(found);
+  ++table.version;
   std::free(pointer);
   return true;
 }
@@ -230,6 +233,29 @@ AddressInfo LookUp(const void* address) {
           allocation.flags};
 }
 
+void MemoryMap::Update() {
+  Table& table = GetTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  if (version_ == table.version) return;
+  version_ = table.version;
+  last_ = {};
+  ranges_.clear();
+  for (const auto& [begin, allocation] : table.allocations) {
+    ranges_.push_back({begin, allocation.bytes});
+  }
+}
+
+bool MemoryMap::Find(uintptr_t address) {
+  const auto next =
+      std::upper_bound(ranges_.begin(), ranges_.end(), address,
+                       [](uintptr_t at, const Range& range) { return at < range.begin; });
+  if (next == ranges_.begin() || address - std::prev(next)->begin >= std::prev(next)->bytes) {
+    return false;
+  }
+  last_ = *std::prev(next);
+  return true;
+}
+
 void FreeAllMemory() {
   Table& table = GetTable();
   std::lock_guard<std::mutex> lock(table.mutex);
@@ -240,6 +266,7 @@ void FreeAllMemory() {
     }
   }
   table.allocations.clear();
+  ++table.version;
   table.device_bytes = 0;
 }
 
@@ -249,6 +276,7 @@ cudaError_t SymbolAddress(void** pointer, const void* symbol, size_t bytes) {
   Table& table = GetTable();
   std::lock_guard<std::mutex> lock(table.mutex);
   table.allocations[reinterpret_cast<uintptr_t>(symbol)] = {bytes, MemoryKind::kSymbol, 0};
+  ++table.version;
   *pointer = const_cast<void*>(symbol);
   return cudaSuccess;
 }
@@ -366,6 +394,7 @@ cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned int flags) {
                                std::prev(next)->first + std::prev(next)->second.bytes > begin;
   if (reaches_next || within_previous) return Report(cudaErrorHostMemoryAlreadyRegistered);
   table.allocations[begin] = {bytes, MemoryKind::kRegistered, flags};
+  ++table.version;
   return cudaSuccess;
 }
 
@@ -379,6 +408,7 @@ cudaError_t cudaHostUnregister(void* pointer) {
     return Report(cudaErrorHostMemoryNotRegistered);
   }
   table.allocations.erase(found);
+  ++table.version;
   return cudaSuccess;
 }
 

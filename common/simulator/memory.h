@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "cuda_runtime_api.h"
 
@@ -19,6 +21,28 @@ struct AddressInfo {
   unsigned flags = 0;
 };
 AddressInfo LookUp(const void* address);
+
+// CUDA's memory at one moment, for many look-ups without a lock. A kernel's own is that of its
+// launch: what it may access exists by then.
+class MemoryMap {
+ public:
+  void Update();
+  bool Contains(uintptr_t address) {
+    if (address - last_.begin < last_.bytes) return true;
+    return Find(address);
+  }
+
+ private:
+  struct Range {
+    uintptr_t begin = 0;
+    size_t bytes = 0;
+  };
+  bool Find(uintptr_t address);
+
+  uint64_t version_ = 0;
+  std::vector<Range> ranges_;  // by address
+  Range last_;
+};
 
 // Frees everything, for cudaDeviceReset.
 void FreeAllMemory();

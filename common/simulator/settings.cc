@@ -133,6 +133,7 @@ Settings ReadSettings() {
     Refuse("TINYVLLM_SIM_RACE", "1",
            "0, as no kernel of this program calls the hooks; --config=race builds them so");
   }
+  settings.statistics = ReadFlag("TINYVLLM_SIM_STATS");
   return settings;
 }
 

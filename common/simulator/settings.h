@@ -15,6 +15,7 @@
 //                             the machine's
 //   TINYVLLM_SIM_RACE         0 | 1. 1 finds races, in kernels that are compiled for it; default: 1
 //                             with --config=race
+//   TINYVLLM_SIM_STATS        0 (default) | 1. 1 prints at the end what each kernel did
 #pragma once
 
 #include <cstddef>
@@ -35,6 +36,7 @@ struct Settings {
   bool lazy_streams;
   size_t memory_bytes;
   bool watch_races;
+  bool statistics;
 };
 
 // A value that cannot be read ends the program with one line and exit status 2.

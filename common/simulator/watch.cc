@@ -2,6 +2,7 @@
 
 #include <link.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ extern "C" char __data_start[], _end[];
 namespace tinyvllm::simulator {
 
 __thread unsigned watching;
+__thread unsigned watchers_of_launch;
 
 namespace {
 
@@ -47,6 +49,8 @@ struct OsThread {
   std::vector<SharedVariable> shared;
 };
 
+std::atomic<bool> counting{false};  // by CountKernels
+
 thread_local std::unique_ptr<OsThread> owned_os_thread;
 __thread OsThread* os_thread TINYVLLM_SIM_TLS;  // since its first block
 
@@ -72,9 +76,12 @@ std::string NameShared(uintptr_t address) {
 }  // namespace
 
 unsigned Watchers() {
-  static const unsigned watchers = GetSettings().watch_races ? kWatchRaces : 0;
-  return watchers;
+  const Settings& settings = GetSettings();
+  return (settings.watch_races ? kWatchRaces : 0) |
+         (settings.statistics || counting.load(std::memory_order_relaxed) ? kWatchStatistics : 0);
 }
+
+void SwitchStatistics(bool on) { counting = on; }
 
 std::string NameMemory(uintptr_t address, bool in_thread_variables) {
   if (in_thread_variables) return NameShared(address);
@@ -92,13 +99,23 @@ std::string NameMemory(uintptr_t address, bool in_thread_variables) {
 // --- What the engine tells.
 
 WatchedLaunch::WatchedLaunch(const KernelLaunch& launch)
-    : race_(uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z) {}
+    : watchers_(Watchers()),
+      race_(uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z),
+      statistics_(launch) {}
 
 void WatchedLaunch::Begin() {
-  if (Watchers() & kWatchRaces) race_.Begin();
+  watchers_of_launch = watchers_;
+  if (watchers_ & kWatchRaces) race_.Begin();
+  if (watchers_ & kWatchStatistics) statistics_.Begin();
 }
 
-void WatchedLaunch::End() {}
+void WatchedLaunch::End() {
+  if (watchers_ & kWatchStatistics) statistics_.End();
+}
+
+void WatchedLaunch::Finish() {
+  if (watchers_ & kWatchStatistics) statistics_.Finish();
+}
 
 void TellBlockBegins(BlockRunner* runner, uint64_t number) {
   if (os_thread == nullptr) {
@@ -106,20 +123,28 @@ void TellBlockBegins(BlockRunner* runner, uint64_t number) {
     os_thread = owned_os_thread.get();
   }
   os_thread->shared.clear();
-  if (Watchers() & kWatchRaces) RaceBeginBlock(runner, number);
-  watching = Watchers();
+  if (watchers_of_launch & kWatchRaces) RaceBeginBlock(runner, number);
+  if (watchers_of_launch & kWatchStatistics) StatisticsBeginBlock();
+  watching = watchers_of_launch;
+}
+
+void TellBlockEnds() {
+  if (watching & kWatchStatistics) StatisticsEndBlock();
 }
 
 void TellBarrier() {
   if (watching & kWatchRaces) RaceBarrier();
+  if (watching & kWatchStatistics) StatisticsBarrier();
 }
 
 void TellMeeting(int warp, uint64_t lanes, const char* operation) {
   if (watching & kWatchRaces) RaceMeeting(warp, lanes, operation);
+  if (watching & kWatchStatistics) StatisticsMeeting(warp, lanes);
 }
 
 void TellShared(const void* variable, size_t bytes, const char* name) {
   os_thread->shared.push_back({reinterpret_cast<uintptr_t>(variable), bytes, name});
+  if (watching & kWatchStatistics) StatisticsShared(variable, bytes);
 }
 
 // --- What the hooks tell.
@@ -142,6 +167,7 @@ void TellAccess(const void* address, size_t bytes, AccessKind kind, bool is_vola
                                static_cast<int>(current_thread.thread),
                                place};
   bool go_on = true;
+  if (watchers & kWatchStatistics) StatisticsAccess(access);
   if (watchers & kWatchRaces) go_on = RaceAccess(access);
   if (!go_on) runner.Leave();
   watching = watchers;

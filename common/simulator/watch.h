@@ -1,4 +1,4 @@
-// What watches a kernel while it runs: the race detector (race.h), ... each switched on by a
+// What watches a kernel while it runs: the race detector (race.h) and the statistics (statistics.h), each switched on by a
 // setting. docs/simulator.md explains them.
 //
 // Two sources feed a watcher. The engine tells it when blocks begin and end and when threads meet,
@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "common/simulator/race.h"
-#include "common/simulator/settings.h"
+#include "common/simulator/statistics.h"
 #include "cuda_simulator/launch.h"
 
 namespace tinyvllm::simulator {
@@ -21,14 +21,18 @@ namespace tinyvllm::simulator {
 class BlockRunner;
 
 // A set of these.
-enum Watcher : unsigned { kWatchRaces = 1 };
+enum Watcher : unsigned { kWatchRaces = 1, kWatchStatistics = 2 };
 
 // The watchers of the block that the calling OS thread runs. None between blocks, while a watcher
 // itself works, and after a report.
 extern __thread unsigned watching TINYVLLM_SIM_TLS;
 
-// What the settings switch on.
+// Those of the launch whose blocks the OS thread runs.
+extern __thread unsigned watchers_of_launch TINYVLLM_SIM_TLS;
+
+// What is on: what the settings say, and the statistics where CountKernels is at work.
 unsigned Watchers();
+void SwitchStatistics(bool on);
 
 // Between its beginning and its end accesses of the calling OS thread do not count.
 class WatchPause {
@@ -57,22 +61,30 @@ class WatchedLaunch {
   // after its last one.
   void Begin();
   void End();
+  // Called once, when all have ended.
+  void Finish();
 
  private:
+  const unsigned watchers_;
   RaceLaunch race_;
+  StatisticsLaunch statistics_;
 };
 
 // Behind the functions below: see watch.cc.
 void TellBlockBegins(BlockRunner* runner, uint64_t number);
+void TellBlockEnds();
 void TellBarrier();
 void TellMeeting(int warp, uint64_t lanes, const char* operation);
 void TellShared(const void* variable, size_t bytes, const char* name);
 
 // The calling OS thread begins or ends block `number` of the launch it has begun.
 inline void OnBlockBegins(BlockRunner* runner, uint64_t number) {
-  if (Watchers() != 0) TellBlockBegins(runner, number);
+  if (watchers_of_launch != 0) TellBlockBegins(runner, number);
 }
-inline void OnBlockEnds() { watching = 0; }
+inline void OnBlockEnds() {
+  if (watching != 0) TellBlockEnds();
+  watching = 0;
+}
 // All threads of the block have met.
 inline void OnBarrier() {
   if (watching != 0) TellBarrier();
