@@ -8,6 +8,8 @@ lesson(name = "04_rmsnorm", library = "rmsnorm", exercise = "rmsnorm.cu", ...) m
   //lessons/04_rmsnorm:rmsnorm.solution
   //lessons/04_rmsnorm:rmsnorm.exercise the learner's file
   //lessons/04_rmsnorm:rmsnorm.starter  the solution with its exercise regions emptied
+  //lessons/04_rmsnorm:rmsnorm.counted  if counted = True: rmsnorm, or its twin with the simulator's
+                                        hooks (see cuda_library), which the demo then links
 """
 
 load("//bazel:cuda.bzl", "cuda_library")
@@ -51,7 +53,7 @@ def _library(name, srcs, **kwargs):
     else:
         native.cc_library(name = name, srcs = srcs, linkstatic = True, **kwargs)
 
-def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], data = [], main = "main.cc"):
+def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], data = [], main = "main.cc", counted = False):
     """See the top of this file.
 
     Args:
@@ -65,7 +67,9 @@ def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], 
       demo_deps: what main.cc needs besides.
       data: files that the demo reads.
       main: the demo's source.
+      counted: the demo shows what the simulator counts.
     """
+    counts = {"counted": True} if counted else {}
     visibility = lesson_visibility(name)
     exercise_chosen(name = "exercise_chosen", lesson = name)
     native.config_setting(
@@ -80,6 +84,7 @@ def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], 
         hdrs = hdrs,
         deps = deps,
         visibility = visibility,
+        **counts
     )
     _library(
         name = library + ".exercise",
@@ -88,6 +93,7 @@ def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], 
         deps = deps,
         tags = ["manual"],
         visibility = visibility,
+        **counts
     )
     _library(
         name = library + ".starter",
@@ -106,11 +112,19 @@ def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], 
         }),
         visibility = visibility,
     )
+    if counted:
+        native.alias(
+            name = library + ".counted",
+            actual = select({
+                ":learner": ":" + library + ".exercise.counted",
+                "//conditions:default": ":" + library + ".solution.counted",
+            }),
+        )
     native.cc_binary(
         name = name,
         srcs = [main],
         data = data,
-        deps = [":" + library, "//common/base"] + demo_deps,
+        deps = [":" + library + (".counted" if counted else ""), "//common/base"] + demo_deps,
         visibility = ["//visibility:public"],
     )
 

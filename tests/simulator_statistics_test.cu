@@ -137,7 +137,7 @@ TEST(SimulatorStatistics, Broadcast) {
   EXPECT_EQ(k.accesses, kWarps * (kCount + 1u));
   EXPECT_EQ(k.sectors, kWarps * kCount + write);
   EXPECT_EQ(k.fewest_sectors, kWarps * kCount + write);
-  EXPECT_EQ(k.bytes_read, 4u * kCount * kBlocks * kThreads);
+  EXPECT_EQ(k.bytes_read, 4u * kCount * kWarps);  // what all lanes want is read once
 }
 
 // A quarter of the lanes takes part, those whose number is a multiple of four, in every other
@@ -261,6 +261,29 @@ TEST(SimulatorStatistics, APaddedColumn) {
       Count([&] { TransposeKernel<33><<<1, 128>>>(in.data(), out.data()); });
   EXPECT_EQ(padded.shared_passes, padded.fewest_shared_passes);
   EXPECT_EQ(padded.fewest_shared_passes, 2u * 32);
+}
+
+// What is longer than an instruction can move goes 16 bytes at a time.
+struct Row {
+  float values[12];
+};
+
+__global__ void CopyKernel(const Row* in, Row* out) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  out[i] = in[i];
+}
+
+TEST(SimulatorStatistics, CopiesOfRows) {
+  constexpr int kCount = kBlocks * kThreads;
+  DeviceBuffer<Row> in(kCount), out(kCount);
+  in.Fill(0);
+  const KernelStatistics k =
+      Count([&] { CopyKernel<<<kBlocks, kThreads>>>(in.data(), out.data()); });
+  EXPECT_EQ(k.accesses, 2u * 3 * kWarps);
+  EXPECT_EQ(k.bytes_read, in.bytes());
+  EXPECT_EQ(k.bytes_written, in.bytes());
+  EXPECT_EQ(k.sectors, 2u * 3 * kCount);  // each lane's 16 bytes lie 48 from the next lane's
+  EXPECT_EQ(k.fewest_sectors, 2u * 3 * kCount / 2);
 }
 
 // --- What does not count.

@@ -80,10 +80,12 @@ uintptr_t DistinctBytes(const Access& access, size_t bytes) {
   return distinct;
 }
 
-void CountGlobal(const Access& access, size_t bytes, KernelStatistics* total) {
+void CountGlobal(const Access& access, size_t bytes, bool is_write, KernelStatistics* total) {
+  const uintptr_t distinct = DistinctBytes(access, bytes);
   ++total->accesses;
+  (is_write ? total->bytes_written : total->bytes_read) += distinct;
   total->sectors += Units(access, access.lanes, bytes, kSectorBytes).count();
-  total->fewest_sectors += (DistinctBytes(access, bytes) + kSectorBytes - 1) / kSectorBytes;
+  total->fewest_sectors += (distinct + kSectorBytes - 1) / kSectorBytes;
 }
 
 // The hardware takes 128 bytes at a time: 32 lanes of 4 bytes, 16 of 8, 8 of 16. Of each such part
@@ -111,15 +113,18 @@ struct Instruction {
   const void* place;
   uint32_t bytes;
   Space space;
+  bool is_write;
 
   bool operator==(const Instruction& other) const {
-    return place == other.place && bytes == other.bytes && space == other.space;
+    return place == other.place && bytes == other.bytes && space == other.space &&
+           is_write == other.is_write;
   }
 };
 
 struct InstructionHash {
   size_t operator()(const Instruction& i) const {
-    return (reinterpret_cast<uintptr_t>(i.place) * 8 + i.bytes + static_cast<size_t>(i.space)) *
+    return (reinterpret_cast<uintptr_t>(i.place) * 128 + 4 * i.bytes +
+            2 * static_cast<size_t>(i.space) + i.is_write) *
            0x9e3779b97f4a7c15u;
   }
 };
@@ -191,8 +196,7 @@ void Counter::BeginLaunch(const KernelLaunch& launch) {
   num_warps_ = (num_threads_ + warp_size_ - 1) / warp_size_;
   dynamic_bytes_ = launch.shared_bytes;
   for (int i = 0; i < num_warps_; ++i) {
-    warps_[i].exists =
-        ~uint64_t{0} >> (64 - std::min(warp_size_, num_threads_ - i * warp_size_));
+    warps_[i].exists = ~uint64_t{0} >> (64 - std::min(warp_size_, num_threads_ - i * warp_size_));
   }
   if (instructions_.size() < kForgetInstructions) return;
   instructions_.clear();
@@ -253,13 +257,10 @@ void Counter::OnAccess(const MemoryAccess& access) {
     total_.atomics += access.kind == AccessKind::kAtomicWrite;
     return;
   }
-  if (space == Space::kGlobal) {
-    (IsWrite(access.kind) ? total_.bytes_written : total_.bytes_read) += access.bytes;
-  }
   for (size_t done = 0; done < access.bytes; done += kLargestAccess) {
     const auto bytes = static_cast<uint32_t>(std::min(access.bytes - done, kLargestAccess));
     const auto place = static_cast<const char*>(access.place) + done / kLargestAccess;
-    CountPiece(access.address + done, {place, bytes, space}, access.thread);
+    CountPiece(access.address + done, {place, bytes, space, IsWrite(access.kind)}, access.thread);
   }
 }
 
@@ -296,7 +297,7 @@ void Counter::Tally(const Access& access, const Instruction& instruction, const 
   total_.lanes += __builtin_popcountll(access.lanes);
   total_.possible_lanes += __builtin_popcountll(warp.exists);
   if (instruction.space == Space::kGlobal) {
-    CountGlobal(access, instruction.bytes, &total_);
+    CountGlobal(access, instruction.bytes, instruction.is_write, &total_);
   } else {
     CountShared(access, instruction.bytes, warp_size_, &total_);
   }
@@ -343,8 +344,8 @@ class Totals {
 
 struct Collected {
   std::mutex mutex;
-  Totals program;             // for the table at the end
-  Totals* scope = nullptr;    // of CountKernels
+  Totals program;           // for the table at the end
+  Totals* scope = nullptr;  // of CountKernels
 };
 
 Collected& GetCollected() {

@@ -22,6 +22,7 @@
 #include "common/cuda/benchmark.h"
 #include "common/cuda/bf16.h"
 #include "common/cuda/buffer.h"
+#include "common/cuda/counts.h"
 #include "common/cuda/device.h"
 #include "common/cuda/stream.h"
 #include "lessons/01_safetensors/checkpoint.h"
@@ -191,40 +192,32 @@ void ShowVersions() {
   table.Fill(0x3f);
 
   Benchmark benchmark;
-  std::vector<std::string> header = {"version", "a thread moves", "idea", "loads a token"};
-  if (simulated) {
-    header.push_back("CPU ms");
-  } else {
-    header.insert(header.end(), {"us", "GB/s", "of a copy's"});
-  }
+  const std::vector<std::string> measured =
+      simulated ? CountColumns() : std::vector<std::string>{"us", "GB/s", "of a copy's"};
+  std::vector<std::string> header = {"", "a thread moves"};
+  header.insert(header.end(), measured.begin(), measured.end());
   TextTable rows(header);
-  constexpr int kElementsALoad[] = {1, 2, 8};
   for (const EmbeddingGatherVersion& version : kEmbeddingGatherVersions) {
-    const double milliseconds = benchmark.MedianMilliseconds(
-        [&] {
-          version.launch(device_ids.data(), table.data(), output.data(), num_tokens, hidden_size,
-                         benchmark.stream());
-        },
-        simulated ? 5 : 30);
-    std::vector<std::string> row = {
-        std::to_string(version.number), version.name, version.idea,
-        std::to_string(hidden_size / kElementsALoad[version.number - 1])};
+    std::cout << version.number << ": " << version.idea << "\n";
+    const auto launch = [&] {
+      version.launch(device_ids.data(), table.data(), output.data(), num_tokens, hidden_size,
+                     benchmark.stream());
+    };
+    std::vector<std::string> row;
     if (simulated) {
-      row.push_back(Fixed(milliseconds, 2));
+      row = CountCells(launch);
     } else {
+      const double milliseconds = benchmark.MedianMilliseconds(launch);
       const double bytes = 2.0 * output.bytes() + device_ids.bytes();  // rows read, rows written
       const double speed = GigabytesPerSecond(bytes, milliseconds);
-      row.push_back(Fixed(1000 * milliseconds, 1));
-      row.push_back(Fixed(speed, 0));
-      row.push_back(Fixed(100 * speed / benchmark.CopyGigabytesPerSecond(), 0) + " %");
+      row = {Fixed(1000 * milliseconds, 1), Fixed(speed, 0),
+             Fixed(100 * speed / benchmark.CopyGigabytesPerSecond(), 0) + " %"};
     }
+    row.insert(row.begin(), {std::to_string(version.number), version.name});
     rows.AddRow(row);
   }
-  std::cout << rows.ToString();
-  if (simulated) {
-    std::cout << "CPU ms: how long this CPU took to play the GPU. On a GPU "
-                 "this demo prints GB/s.\n";
-  }
+  std::cout << "\n" << rows.ToString();
+  if (simulated) std::cout << "\n" << kCountsLegend;
 }
 
 int Run(int argc, char** argv) {

@@ -10,6 +10,7 @@
 #include "common/base/text_table.h"
 #include "common/cuda/benchmark.h"
 #include "common/cuda/buffer.h"
+#include "common/cuda/counts.h"
 #include "common/cuda/device.h"
 #include "common/cuda/stream.h"
 #include "common/testing/random.h"
@@ -123,11 +124,32 @@ void ShowErrors() {
   std::cout << table.ToString();
 }
 
+// Without a GPU: the time of a CPU that plays one says nothing, but one can count.
+void ShowCounts() {
+  constexpr int kTokens = 64, kHiddenSize = 2048;
+  std::cout << "\nWhy the fast one is fast: what the versions do for " << kTokens << " rows of "
+            << kHiddenSize << ", as the simulator counts it.\n\n";
+  Random random(5);
+  const DeviceBuffer<bf16> input(random.Bf16(kTokens * kHiddenSize)),
+      weight(random.Bf16(kHiddenSize));
+  DeviceBuffer<bf16> output(kTokens * kHiddenSize);
+  std::vector<std::string> header = CountColumns();
+  header.insert(header.begin(), "version");
+  TextTable table(header);
+  for (const RmsNormVersion& version : kRmsNormVersions) {
+    std::vector<std::string> row = CountCells([&] {
+      version.launch(input.data(), weight.data(), output.data(), kTokens, kHiddenSize, kEpsilon,
+                     nullptr);
+    });
+    row.insert(row.begin(), StrCat(version.number, " ", version.name));
+    table.AddRow(row);
+  }
+  std::cout << table.ToString() << "\n" << kCountsLegend;
+}
+
 void ShowSpeed() {
   if (IsSimulator()) {
-    std::cout
-        << "\nSpeed: there is no GPU here, and the time of a CPU that plays one says nothing.\n"
-           "With a GPU this prints GB/s of each version, and its share of what a copy reaches.\n";
+    ShowCounts();
     return;
   }
   Benchmark benchmark;

@@ -15,6 +15,7 @@
 #include "common/base/text_table.h"
 #include "common/cuda/benchmark.h"
 #include "common/cuda/buffer.h"
+#include "common/cuda/counts.h"
 #include "common/cuda/device.h"
 #include "common/testing/random.h"
 #include "common/testing/tolerance.h"
@@ -225,8 +226,7 @@ void Time(const std::vector<int>& token_counts, int in_features, int out_feature
             << " features.\n";
   if (simulated) {
     std::cout
-        << "   These are times of a CPU that plays a GPU. They rank nothing: a GPU's are what\n"
-           "   counts, and the same command shows them there.\n";
+        << "   The time of a CPU that plays a GPU says nothing, but the simulator can count.\n";
   } else {
     std::cout << "   Limits, measured now: " << Fixed(benchmark.CopyGigabytesPerSecond(), 0)
               << " GB/s for a copy, " << Fixed(peak_tflops, 0)
@@ -238,9 +238,12 @@ void Time(const std::vector<int>& token_counts, int in_features, int out_feature
   const DeviceBuffer<bf16> input(Repeated(random, size_t(most) * in_features));
   const DeviceBuffer<bf16> weight(Repeated(random, size_t(out_features) * in_features));
   DeviceBuffer<bf16> output(size_t(most) * out_features);
-  TextTable table(simulated ? std::vector<std::string>{"tokens", "version", "ms (CPU)", "off by"}
-                            : std::vector<std::string>{"tokens", "version", "ms", "GB/s", "share",
-                                                       "TFLOP/s", "share", "off by"});
+  std::vector<std::string> header =
+      simulated ? CountColumns()
+                : std::vector<std::string>{"ms", "GB/s", "share", "TFLOP/s", "share"};
+  header.insert(header.begin(), {"tokens", "version"});
+  header.push_back("off by");
+  TextTable table(header);
   for (int num_tokens : token_counts) {
     std::vector<bf16> loops;
     for (const MatmulVersion& version : kMatmulVersions) {
@@ -250,29 +253,31 @@ void Time(const std::vector<int>& token_counts, int in_features, int out_feature
       };
       output.Fill(0xff);
       CUDA_CHECK(cudaDeviceSynchronize());
-      const double ms = benchmark.MedianMilliseconds(launch, simulated ? 3 : 20);
+      std::vector<std::string> row;
+      if (simulated) {
+        row = CountCells(launch);
+      } else {
+        const double ms = benchmark.MedianMilliseconds(launch, 20);
+        const double elements = double(num_tokens) * in_features +
+                                double(out_features) * in_features +
+                                double(num_tokens) * out_features;
+        const double gbs = GigabytesPerSecond(elements * sizeof(bf16), ms);
+        const double tflops = 2.0 * num_tokens * in_features * out_features / ms * 1e-9;
+        row = {Fixed(ms, 3), Fixed(gbs, 0),
+               Fixed(100 * gbs / benchmark.CopyGigabytesPerSecond(), 0) + " %", Fixed(tflops, 1),
+               Fixed(100 * tflops / peak_tflops, 0) + " %"};
+      }
+      row.insert(row.begin(), {StrCat(num_tokens), version.name});
       std::vector<bf16> result = output.ToHost();
       result.resize(size_t(num_tokens) * out_features);
       if (loops.empty()) loops = result;
-      const double elements = double(num_tokens) * in_features +
-                              double(out_features) * in_features +
-                              double(num_tokens) * out_features;
-      const double gbs = GigabytesPerSecond(elements * sizeof(bf16), ms);
-      const double tflops = 2.0 * num_tokens * in_features * out_features / ms * 1e-9;
       char off[16];
       std::snprintf(off, sizeof off, "%.1e", RelativeError(result, loops));
-      std::vector<std::string> row = {StrCat(num_tokens), version.name, Fixed(ms, 3)};
-      if (!simulated) {
-        row.push_back(Fixed(gbs, 0));
-        row.push_back(Fixed(100 * gbs / benchmark.CopyGigabytesPerSecond(), 0) + " %");
-        row.push_back(Fixed(tflops, 1));
-        row.push_back(Fixed(100 * tflops / peak_tflops, 0) + " %");
-      }
       row.push_back(off);
       table.AddRow(row);
     }
   }
-  std::cout << table.ToString()
+  std::cout << table.ToString() << (simulated ? StrCat("\n", kCountsLegend) : "")
             << "\n   \"off by\": distance from the loops' product, relative; a bf16 is rounded to "
                "0.4 %.\n\n";
 }

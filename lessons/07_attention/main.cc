@@ -16,6 +16,7 @@
 #include "common/base/text_table.h"
 #include "common/cuda/benchmark.h"
 #include "common/cuda/buffer.h"
+#include "common/cuda/counts.h"
 #include "common/cuda/device.h"
 #include "common/testing/random.h"
 #include "lessons/01_safetensors/checkpoint.h"
@@ -384,24 +385,27 @@ void TimeVersions(const std::string& title, const AttentionShape& shape, int num
   std::cout << title << ": " << num_sequences << " x " << q_len << " queries, " << kv_len
             << " keys each, " << shape.num_heads << " heads, " << shape.num_kv_heads
             << " KV heads of " << shape.head_dim << "\n\n";
-  TextTable table(device.simulated
-                      ? std::vector<std::string>{"version", "ms", "adds the idea"}
-                      : std::vector<std::string>{"version", "ms", "GFLOP/s", "of f32 peak", "GB/s",
-                                                 "of copy", "adds the idea"});
+  std::vector<std::string> header =
+      device.simulated ? CountColumns()
+                       : std::vector<std::string>{"ms",   "GFLOP/s", "of f32 peak",
+                                                  "GB/s", "of copy", "adds the idea"};
+  header.insert(header.begin(), "version");
+  TextTable table(header);
   for (const AttentionVersion& version : kAttentionVersions) {
     DeviceBuffer<char> workspace(
         version.workspace_bytes(shape, even.batch.num_queries, even.batch.max_kv_len));
-    const double ms = benchmark->MedianMilliseconds(
-        [&] {
-          version.launch(shape, even.batch, tensors, workspace.data(), workspace.bytes(),
-                         benchmark->stream());
-        },
-        device.simulated ? 3 : 30);
+    const auto launch = [&] {
+      version.launch(shape, even.batch, tensors, workspace.data(), workspace.bytes(),
+                     benchmark->stream());
+    };
     const std::string name = StrCat(version.number, " ", version.name);
     if (device.simulated) {
-      table.AddRow({name, Fixed(ms, 2), version.idea});
+      std::vector<std::string> row = CountCells(launch);
+      row.insert(row.begin(), name);
+      table.AddRow(row);
       continue;
     }
+    const double ms = benchmark->MedianMilliseconds(launch);
     const double gigaflops = operations / ms * 1e-6, gigabytes = GigabytesPerSecond(bytes, ms);
     table.AddRow({name, Fixed(ms, 3), Fixed(gigaflops, 0),
                   Fixed(100 * gigaflops / PeakGigaflops(device), 1) + " %", Fixed(gigabytes, 0),
@@ -417,9 +421,7 @@ void ShowVersions() {
   if (IsSimulator()) {
     TimeVersions("A prompt", MakeShape(4, 2, 64), 1, 48, 48, &benchmark);
     TimeVersions("A decode step", MakeShape(4, 2, 64), 4, 1, 48, &benchmark);
-    std::cout << "These are times of a CPU that plays a GPU, where a barrier costs more than a\n"
-                 "hundred multiplications: they rank nothing. On a GPU this table shows GFLOP/s,\n"
-                 "GB/s and their shares of the limits.\n";
+    std::cout << kCountsLegend;
     return;
   }
   TimeVersions("A prompt", MakeShape(32, 8, 64), 1, 2048, 2048, &benchmark);

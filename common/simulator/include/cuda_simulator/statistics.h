@@ -30,8 +30,8 @@ struct KernelStatistics {
   uint64_t exchanges = 0;  // shuffles, votes, __syncwarp and their kin, counted once for a warp
   uint64_t partial_exchanges = 0;  // those that not all lanes of the warp took part in
 
-  // Global memory. Bytes are the sum over the threads; sectors have 32 bytes, counted once for an
-  // access. The fewest are those that the access's distinct bytes would fill.
+  // Global memory. What several lanes ask for in one access counts once, among the bytes and among
+  // the sectors of 32 bytes. The fewest sectors are those that the bytes would fill.
   uint64_t bytes_read = 0;
   uint64_t bytes_written = 0;
   uint64_t accesses = 0;
