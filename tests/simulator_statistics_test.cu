@@ -213,7 +213,6 @@ double Conflicts(int stride) {
 }
 
 TEST(SimulatorStatistics, BankConflicts) {
-  EXPECT_EQ(Conflicts<float>(0), 1);  // a broadcast
   EXPECT_EQ(Conflicts<float>(1), 1);
   EXPECT_EQ(Conflicts<float>(2), 2);
   EXPECT_EQ(Conflicts<float>(3), 1);
@@ -232,6 +231,22 @@ TEST(SimulatorStatistics, BankConflictsOfNarrowAndWideWords) {
   EXPECT_EQ(Conflicts<float4>(1), 1);  // by quarters
   EXPECT_EQ(Conflicts<float4>(2), 2);
   EXPECT_EQ(Conflicts<float4>(8), 8);
+}
+
+// One thread writes a word, all read it.
+__global__ void SharedBroadcastKernel(float* out) {
+  __shared__ float word;
+  if (threadIdx.x == 0) word = 1.0f;
+  __syncthreads();
+  out[threadIdx.x] = word;
+}
+
+TEST(SimulatorStatistics, SharedBroadcast) {
+  DeviceBuffer<float> out(64);
+  const KernelStatistics k = Count([&] { SharedBroadcastKernel<<<1, 64>>>(out.data()); });
+  EXPECT_EQ(k.shared_accesses, 1u + 64 / kWarpSize);
+  EXPECT_EQ(k.shared_passes, 1u + 2);
+  EXPECT_EQ(k.fewest_shared_passes, 1u + 2);
 }
 
 // A matrix is written by rows and read by columns; one unused word at the end of each row helps.

@@ -35,7 +35,7 @@ struct Allocation {
 
 struct Table {
   std::mutex mutex;
-  uint64_t version = 1;  // of `allocations`
+  uint64_t version = 1;                         // of `allocations`
   std::map<uintptr_t, Allocation> allocations;  // by address
   size_t device_bytes = 0;
 };

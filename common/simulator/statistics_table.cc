@@ -49,11 +49,10 @@ std::vector<std::string> Row(const KernelStatistics& k) {
     row.resize(13, "-");  // no accesses, or none that were counted
     return row;
   }
-  for (const std::string& cell :
-       {Bytes(k.bytes_read), Bytes(k.bytes_written), Thousands(k.sectors),
-        Times(k.sectors, k.fewest_sectors), Thousands(k.shared_passes),
-        Times(k.shared_passes, k.fewest_shared_passes), Percent(k.lanes, k.possible_lanes),
-        Thousands(k.atomics)}) {
+  for (const std::string& cell : {Bytes(k.bytes_read), Bytes(k.bytes_written), Thousands(k.sectors),
+                                  Times(k.sectors, k.fewest_sectors), Thousands(k.shared_passes),
+                                  Times(k.shared_passes, k.fewest_shared_passes),
+                                  Percent(k.lanes, k.possible_lanes), Thousands(k.atomics)}) {
     row.push_back(cell);
   }
   return row;
