@@ -20,6 +20,10 @@ int BlocksFor(int64_t tokens, int block_size) {
   return static_cast<int>((tokens + block_size - 1) / block_size);
 }
 
+int64_t MaxSpans(const PassLimits& limits) {
+  return int64_t{limits.max_sequences} * PagedSpansOf(limits.max_sequence_len);
+}
+
 }  // namespace
 
 size_t PagedKvCache::BytesPerBlock(const ModelConfig& config, int block_size) {
@@ -34,7 +38,7 @@ PagedKvCache::PagedKvCache(const ModelConfig& config, const PassLimits& limits, 
       num_blocks_(num_blocks),
       block_size_(block_size),
       batch_invariant_(batch_invariant),
-      max_spans_(int64_t{limits.max_sequences} * PagedSpansOf(limits.max_sequence_len)) {
+      max_spans_(MaxSpans(limits)) {
   Check(num_blocks >= 1 && block_size >= 1, "KV cache: ", num_blocks, " blocks of ", block_size,
         " tokens; expected at least one of each");
   Check(int64_t{num_blocks} * block_size <=
@@ -86,8 +90,9 @@ KvPages PagedKvCache::pages(int layer) {
   return pages;
 }
 
-size_t PagedKvCache::workspace_bytes() const {
-  return PagedAttentionWorkspaceBytes(shape_, max_spans_, limits_.max_sequence_len);
+size_t PagedKvCache::WorkspaceBytes(const ModelConfig& config, const PassLimits& limits) {
+  return PagedAttentionWorkspaceBytes(AttentionShapeOf(config), MaxSpans(limits),
+                                      limits.max_sequence_len);
 }
 
 // tag::begin[]
@@ -232,9 +237,7 @@ LayerStage PagedAttend(PagedKvCache* cache) {
 Stages PagedStages(PagedKvCache* cache) {
   Stages stages = PlainStages();
   stages.attend = PagedAttend(cache);
-  stages.attend_workspace = [cache](const ModelConfig&, const PassLimits&) {
-    return cache->workspace_bytes();
-  };
+  stages.attend_workspace = PagedKvCache::WorkspaceBytes;
   return stages;
 }
 

@@ -1,12 +1,14 @@
 // The KV cache in pages: one pool of blocks for all sequences. A sequence's tokens lie in the
 // blocks that its block table names, in that order, a few tokens in each.
 //
-//   BlockPool pool(num_blocks);                        // who owns which block: the caller's
-//   business PagedKvCache cache(config, limits, num_blocks, /*block_size=*/16); ForwardPass
-//   pass(config, weights, limits, stream, PagedStages(&cache)); std::vector<int> blocks =
-//   {pool.Allocate(), pool.Allocate()};   // room for 32 tokens Batch batch =
-//   Batch::WholeSequence(prompt);        // up to 32 tokens cache.Begin(batch, {{blocks.data(),
-//   2}}, stream); pass.Run(batch);
+//   BlockPool pool(num_blocks);  // who owns which block: the caller's business
+//   PagedKvCache cache(config, limits, num_blocks, /*block_size=*/16);
+//   ForwardPass pass(config, weights, limits, stream, PagedStages(&cache));
+//
+//   std::vector<int> blocks = {pool.Allocate(), pool.Allocate()};  // room for 32 tokens
+//   const Batch batch = Batch::WholeSequence(prompt);              // of up to 32
+//   cache.Begin(batch, {{blocks.data(), 2}}, stream);
+//   pass.Run(batch);
 //
 // The cache keeps no record of sequences: what a block holds is known to whoever filled it. So two
 // sequences may name the same block, as long as at most one of them writes to it.
@@ -62,8 +64,8 @@ class PagedKvCache {
   // Throws Error when Begin was not called for this pass.
   void Attend(const PassContext& pass, int layer);
 
-  // What Attend asks for of Buffer::kWorkspace.
-  size_t workspace_bytes() const;
+  // What Attend asks for of Buffer::kWorkspace in passes of these limits.
+  static size_t WorkspaceBytes(const ModelConfig& config, const PassLimits& limits);
 
   int num_blocks() const { return num_blocks_; }
   int block_size() const { return block_size_; }
