@@ -66,6 +66,7 @@ std::vector<int> ChatPrompt(const Tokenizer& tokenizer, const std::vector<ChatMe
     const std::vector<int> text_ids = tokenizer.Encode(text);  // plain: no special token is parsed
     ids.insert(ids.end(), text_ids.begin(), text_ids.end());
   };
+  // tag::turn[]
   // The line break and the text are encoded as one, since an expression may cut across them.
   const auto append_turn = [&](std::string_view role, std::string_view text) {
     ids.push_back(start_header);
@@ -73,6 +74,7 @@ std::vector<int> ChatPrompt(const Tokenizer& tokenizer, const std::vector<ChatMe
     ids.push_back(end_header);
     append_text(std::string("\n\n").append(text));
   };
+  // end::turn[]
   for (const ChatMessage& message : messages) {
     Check(message.role == "system" || message.role == "user" || message.role == "assistant",
           "the chat has a message of role '", message.role.substr(0, 40),

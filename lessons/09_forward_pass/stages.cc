@@ -30,6 +30,7 @@ void ProjectAndAdd(const PassContext& pass, const bf16* input, int in_features,
 }
 
 // tag::stages[]
+// tag::attention_input[]
 void AttentionInput(const PassContext& pass, int layer) {
   const ModelConfig& config = pass.config;
   const LayerWeights& weights = pass.weights.layers[layer];
@@ -42,6 +43,7 @@ void AttentionInput(const PassContext& pass, int layer) {
        config.num_attention_heads + config.num_key_value_heads, config.head_dim, config.qkv_size(),
        pass.stream);
 }
+// end::attention_input[]
 
 void Attend(const PassContext& pass, int /*layer*/) {
   const ModelConfig& config = pass.config;
@@ -71,6 +73,7 @@ void AttentionOutput(const PassContext& pass, int layer) {
                 pass.weights.layers[layer].o_proj);
 }
 
+// tag::feed_forward[]
 void FeedForward(const PassContext& pass, int layer) {
   const ModelConfig& config = pass.config;
   const LayerWeights& weights = pass.weights.layers[layer];
@@ -83,7 +86,9 @@ void FeedForward(const PassContext& pass, int layer) {
   SwiGlu(gate_up, activated, tokens, config.intermediate_size, pass.stream);
   ProjectAndAdd(pass, activated, config.intermediate_size, weights.down_proj);
 }
+// end::feed_forward[]
 
+// tag::head[]
 void Head(const PassContext& pass) {
   const ModelConfig& config = pass.config;
   const int rows = pass.batch.num_logit_rows;
@@ -97,6 +102,7 @@ void Head(const PassContext& pass) {
   float* logits = pass.activations.Begin<float>(Buffer::kLogits, rows, pass.stream);
   pass.linear(normed, pass.weights.lm_head, logits, rows, config.hidden_size, config.vocab_size);
 }
+// end::head[]
 // end::stages[]
 
 }  // namespace

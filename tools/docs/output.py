@@ -63,6 +63,16 @@ class OutputError(Exception):
     pass
 
 
+def rows_of(lines):
+    """How many lines from the header on are the table: it ends at a blank line, or at prose."""
+    ruled = len(lines) > 1 and RULE.fullmatch(lines[1].strip())
+    gaps = [i for match in re.finditer(" +", lines[1]) for i in range(*match.span())] if ruled else []
+    for number, line in enumerate(lines):
+        if not line or (number > 1 and any(line[i : i + 1].strip() for i in gaps)):
+            return number
+    return len(lines)
+
+
 def masked_table(lines):
     """Rows under a header with a unit: the columns of such units left out, and the widths."""
     header, rows = lines[0], lines[1:]
@@ -87,8 +97,7 @@ def comparable(text):
         end = i + 1
         ruled = end < len(lines) and RULE.fullmatch(lines[end].strip())
         if UNIT.search(lines[i]) and (ruled or not re.search(r"\d", lines[i])):
-            while end < len(lines) and lines[end]:
-                end += 1
+            end = i + rows_of(lines[i:])
             if end > i + 1:
                 result += masked_table(lines[i:end])
                 i = end
