@@ -228,7 +228,7 @@ int Run(int argc, char** argv) {
                "lessons/12_continuous_batching/exercise/slots.cc, and check it with\n"
                "  bazel test --//:exercise=12_continuous_batching "
                "//tests:12_continuous_batching_test\n"
-               "Next: bazel run //lessons/12_continuous_batching -- --slots 3 --chunk 4\n";
+               "Next: bazel run //lessons/13_paged_attention\n";
   return 0;
 }
 
