@@ -183,7 +183,7 @@ void ComputePanel(const GemmArguments& g, const float* b, const Panel& panel) {
 
 void Gemm(const GemmArguments& g) {
   if (g.m == 0 || g.n == 0) return;
-  std::vector<float> packed;
+  static thread_local std::vector<float> packed;  // kept, so that calls allocate nothing
   const float* b = static_cast<const float*>(g.b);
   if (g.b_type != CUDA_R_32F || g.transpose_b || g.ldb != g.k) {
     packed.resize(static_cast<size_t>(g.n) * g.k);

@@ -88,9 +88,15 @@ SlotArrays Sampler::Arrays() {
 void Sampler::SetRequest(int slot, const SamplingParams& params,
                          const std::vector<int>& prompt_token_ids,
                          const std::vector<int>& generated_token_ids) {
+  params.Validate(limits_.vocab_size);
+  SetValidRequest(slot, params, prompt_token_ids, generated_token_ids);
+}
+
+void Sampler::SetValidRequest(int slot, const SamplingParams& params,
+                              const std::vector<int>& prompt_token_ids,
+                              const std::vector<int>& generated_token_ids) {
   Check(slot >= 0 && slot < limits_.max_slots, "Sampler: slot ", slot, ", expected 0 to ",
         limits_.max_slots - 1);
-  params.Validate(limits_.vocab_size);
   const size_t length = prompt_token_ids.size() + generated_token_ids.size();
   Check(length <= static_cast<size_t>(limits_.max_sequence_len), "Sampler: a request of ", length,
         " tokens, expected at most ", limits_.max_sequence_len);
@@ -126,10 +132,9 @@ void Sampler::UploadLists(int slot, const SamplingParams& params) {
     CopyToDevice(bias_values_.data() + offset, staged_bias_values_.data(), num_biases, stream_);
   }
   if (params.has_bans()) {
-    const std::vector<uint32_t> bits = params.BannedBits(limits_.vocab_size);
-    std::copy(bits.begin(), bits.end(), staged_bits_.data());
-    CopyToDevice(banned_bits_.data() + slot * bits.size(), staged_bits_.data(), bits.size(),
-                 stream_);
+    params.WriteBannedBits(limits_.vocab_size, staged_bits_.data());
+    CopyToDevice(banned_bits_.data() + slot * staged_bits_.size(), staged_bits_.data(),
+                 staged_bits_.size(), stream_);
   }
 }
 

@@ -51,6 +51,10 @@ class Sampler {
   // the slot as it was.
   void SetRequest(int slot, const SamplingParams& params, const std::vector<int>& prompt_token_ids,
                   const std::vector<int>& generated_token_ids = {});
+  // The same where the parameters were validated before: nothing is allocated.
+  void SetValidRequest(int slot, const SamplingParams& params,
+                       const std::vector<int>& prompt_token_ids,
+                       const std::vector<int>& generated_token_ids);
 
   // Queues the choice for rows 0, 1, ... of `logits`; a slot whose request has penalties at most
   // once, for each of its tokens depends on the one before. `probabilities`, if not null, receives

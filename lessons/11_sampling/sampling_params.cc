@@ -59,11 +59,15 @@ void SamplingParams::Validate(int vocab_size) const {
   Check(num_banned < vocab_size, "allowed_token_ids and bad_token_ids leave no token to choose");
 }
 
-std::vector<uint32_t> SamplingParams::BannedBits(int vocab_size) const {
-  const uint32_t all = allowed_token_ids.empty() ? 0 : ~0u;
-  std::vector<uint32_t> bits((vocab_size + 31) / 32, all);
+void SamplingParams::WriteBannedBits(int vocab_size, uint32_t* bits) const {
+  std::fill(bits, bits + (vocab_size + 31) / 32, allowed_token_ids.empty() ? 0 : ~0u);
   for (const int id : allowed_token_ids) bits[id / 32] &= ~(1u << (id % 32));
   for (const int id : bad_token_ids) bits[id / 32] |= 1u << (id % 32);
+}
+
+std::vector<uint32_t> SamplingParams::BannedBits(int vocab_size) const {
+  std::vector<uint32_t> bits((vocab_size + 31) / 32);
+  WriteBannedBits(vocab_size, bits.data());
   return bits;
 }
 

@@ -54,7 +54,8 @@ struct SamplingParams {
   // Throws Error naming the field, its value and its range; also where no token would be left.
   void Validate(int vocab_size) const;
 
-  // One bit a token, set where it may not be chosen. (ceil(vocab_size / 32))
+  // One bit a token, set where it may not be chosen, into (ceil(vocab_size / 32)) words.
+  void WriteBannedBits(int vocab_size, uint32_t* bits) const;
   std::vector<uint32_t> BannedBits(int vocab_size) const;
 };
 

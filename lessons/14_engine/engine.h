@@ -32,6 +32,7 @@
 namespace tinyvllm {
 
 class PagedKvCache;
+struct BlockSpan;
 
 // Names and meaning are vLLM's.
 struct EngineConfig {
@@ -139,13 +140,10 @@ class Engine {
  private:
   struct Request {
     EngineRequest request;
-    std::vector<int> generated;    // reserved for all that may come
-    int prompt_logprobs_done = 0;  // prompt tokens whose logprobs have been reported
-    bool seen = false;             // has been admitted before
-    int token(int position) const {
-      const int prompt = static_cast<int>(request.prompt_token_ids.size());
-      return position < prompt ? request.prompt_token_ids[position] : generated[position - prompt];
-    }
+    std::vector<int> generated;    // room is taken for all that may come
+    int slot = -1;                 // -1: it waits
+    bool seen = false;             // it was admitted before
+    int prompt_logprobs_done = 0;  // of prompt tokens 1, 2, ..., those that were reported
   };
 
   void Validate(const EngineRequest& request) const;
@@ -156,9 +154,10 @@ class Engine {
 
   void TakeSlots(const StepPlan& plan);
   void BuildBatch(const StepPlan& plan);
-  void TakeToken(int row, EngineOutput* output);
-  void TakePromptLogprobs(const ScheduledSequence& part, int first_row, EngineOutput* output);
-  void Finish(EngineOutput* output, FinishReason reason);
+  void TakeToken(Request* request, int row, EngineOutput* output);
+  void TakePromptLogprobs(Request* request, const ScheduledSequence& part, int first_row,
+                          EngineOutput* output);
+  void Finish(Request* request, EngineOutput* output, FinishReason reason);
   double Now() const;
   void PlaceDeviceTimes();
 
@@ -167,22 +166,37 @@ class Engine {
   EngineConfig config_;
   Stream stream_;
   std::unique_ptr<Sampler> sampler_;
-  std::unique_ptr<PagedKvCache> cache_;
   std::unique_ptr<ForwardPass> pass_;
+  std::unique_ptr<PagedKvCache> cache_;
   std::unique_ptr<Scheduler> scheduler_;
 
   int num_added_ = 0;
-  std::unordered_map<int, Request> requests_;  // not finished
-  std::vector<Request*> slots_;                // (max_num_seqs): who runs there
+  std::unordered_map<int, Request> requests_;  // those that have not finished
+  std::vector<Request*> slots_;                // (max_num_seqs): who runs there; null: nobody
+  std::vector<EngineOutput> outputs_;
   StepRecord record_;
   EngineStats stats_;
-  std::vector<EngineOutput> outputs_;
 
-  // Of the step under way; reused.
+  // Of the step under way. Their memory is used again.
   Batch batch_;
-  std::vector<SampleRow> rows_;
+  std::vector<BlockSpan> tables_;  // of the batch's sequences
+  std::vector<SampleRow> rows_;    // of the batch's logits
 
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  // For prompt logprobs: a portion of rows at a time.
+  std::vector<int> head_rows_;
+  DeviceBuffer<int> device_ints_;      // target ids, numbers of top, top ids
+  DeviceBuffer<float> device_floats_;  // logprobs, top logprobs
+  PinnedBuffer<int> host_ints_;
+  PinnedBuffer<float> host_floats_;
+
+  // For the trace.
+  struct StepEvents {
+    Event begin, pass_end, end;
+  };
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  StepEvents events_[2];            // of this pass and of the one before
+  int64_t passes_ = 0;              // so far
+  double device_begin_before_ = 0;  // of the pass before
 };
 
 }  // namespace tinyvllm

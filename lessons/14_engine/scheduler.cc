@@ -9,6 +9,13 @@ namespace tinyvllm {
 namespace {
 
 const SchedulerConfig& Checked(const SchedulerConfig& config) {
+  Scheduler::CheckConfig(config);
+  return config;
+}
+
+}  // namespace
+
+void Scheduler::CheckConfig(const SchedulerConfig& config) {
   const auto at_least = [](const char* name, int value, int least) {
     Check(value >= least, name, " is ", value, ", expected at least ", least);
   };
@@ -20,10 +27,7 @@ const SchedulerConfig& Checked(const SchedulerConfig& config) {
   Check(config.max_num_batched_tokens >= config.max_num_seqs, "max_num_batched_tokens is ",
         config.max_num_batched_tokens, ", expected at least max_num_seqs, ", config.max_num_seqs,
         ": each request that decodes needs a token a step");
-  return config;
 }
-
-}  // namespace
 
 Scheduler::Scheduler(const SchedulerConfig& config)
     : config_(Checked(config)),

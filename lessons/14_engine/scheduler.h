@@ -65,8 +65,11 @@ struct StepPlan {
 
 class Scheduler {
  public:
-  // Throws Error for a configuration that no request could run with.
   explicit Scheduler(const SchedulerConfig& config);
+
+  // Throws Error, naming the field, for a configuration that no request could run with; so does the
+  // constructor.
+  static void CheckConfig(const SchedulerConfig& config);
 
   // Returns the request's number, which counts from 0. With use_cached_prefix false, all of the
   // prompt is computed whatever is known. Throws Error for an empty prompt, for max_tokens below 1,
