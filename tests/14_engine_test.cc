@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <new>
 #include <numeric>
@@ -216,6 +217,19 @@ TEST(Scheduler, PutsOffTheYoungest) {
   EXPECT_EQ(Step(&scheduler), "1[8,9)+ 2[0,1)+ in1(8) in2");
 }
 
+TEST(Scheduler, LeavesABlockFreeForEachThatRuns) {
+  Scheduler scheduler(SmallConfig(4));
+  scheduler.Add(Tokens(4), 100);
+  scheduler.Add(Tokens(9, 20), 100);
+  // Three blocks are free and three are needed, but then 0's next token would put 1 off again.
+  EXPECT_EQ(Step(&scheduler), "0[0,4)+ in0");
+  EXPECT_EQ(scheduler.pool().num_free(), 3);
+  scheduler.Finish(0);
+  EXPECT_EQ(Step(&scheduler), "1[0,9)+ in1") << "where nobody runs, none need be left";
+  scheduler.Add(Tokens(1, 40), 100);
+  EXPECT_EQ(Step(&scheduler), "1[9,10)+");
+}
+
 TEST(Scheduler, WithoutPrefixCachingItIsComputedAnew) {
   SchedulerConfig config = SmallConfig(5);
   config.enable_prefix_caching = false;
@@ -359,7 +373,7 @@ class Simulation {
     int num_requests;
     int vocab;        // small, so that prompts often begin alike
     int longest;      // prompt
-    int lag;          // steps by which values come late: 0 or 1
+    int lag;          // steps by which values come late
     double arrivals;  // chance of a new request a step
     double aborts;    // chance of one
     double stops;     // chance that a token ends its request
@@ -388,8 +402,7 @@ class Simulation {
       Compute(plan);
       if (testing::Test::HasFatalFailure()) return;
       scheduler_.CheckInvariants();
-      TakeValues(options_.lag == 0 ? &pending_ : &late_);
-      if (options_.lag == 1) std::swap(pending_, late_);
+      if (static_cast<int>(pending_.size()) > options_.lag) TakeValues();
       scheduler_.CheckInvariants();
     }
     EXPECT_EQ(scheduler_.pool().num_free(), options_.config.num_blocks) << "blocks are lost";
@@ -543,6 +556,7 @@ class Simulation {
       return content_[scheduler_.blocks(request)[position / block_size] * block_size +
                       position % block_size];
     };
+    pending_.emplace_back();
     for (const ScheduledSequence& part : plan.sequences) {
       Live& live = live_.at(part.request);
       for (int p = part.first_position; p < part.first_position + part.num_tokens; ++p) {
@@ -558,13 +572,15 @@ class Simulation {
       }
       if (!part.samples) continue;
       Push(&live, NextToken(live));
-      pending_.push_back(part.request);
+      pending_.back().push_back(part.request);
     }
   }
 
-  // Values arrive; some end their request.
-  void TakeValues(std::vector<int>* values) {
-    for (const int number : *values) {
+  // The values of a step arrive; some end their request.
+  void TakeValues() {
+    const std::vector<int> values = pending_.front();
+    pending_.pop_front();
+    for (const int number : values) {
       const auto found = live_.find(number);
       if (found == live_.end()) continue;  // ended while the value was under way
       Live& live = found->second;
@@ -577,7 +593,6 @@ class Simulation {
       ASSERT_EQ(allocations, before) << "a value allocates";
       if (live.known == live.limit) End(number);
     }
-    values->clear();
   }
 
   const Options options_;
@@ -585,8 +600,8 @@ class Simulation {
   Scheduler scheduler_;
   std::map<int, Live> live_;
   std::vector<uint64_t> content_;  // (num_blocks, block_size): the text whose end lies there
-  std::vector<int> pending_;       // requests whose next token this step has chosen
-  std::vector<int> late_;          // of the step before
+  // Of each step whose values have not arrived: the requests whose next token it has chosen.
+  std::deque<std::vector<int>> pending_;
 };
 
 class RandomSchedules : public testing::TestWithParam<int> {};
@@ -594,9 +609,9 @@ class RandomSchedules : public testing::TestWithParam<int> {};
 TEST_P(RandomSchedules, HoldWhatMustHold) {
   const int lag = GetParam();
   int preemptions = 0, hits = 0, ended = 0, chunks = 0;
-  for (int seed = 0; seed < 3000; ++seed) {
+  for (int seed = 0; seed < 2000; ++seed) {
     SCOPED_TRACE(StrCat("seed ", seed));
-    Random random(seed * 2 + lag);
+    Random random(seed * 3 + lag);
     Simulation::Options options;
     options.config.max_num_seqs = random.Integer(1, 6);
     options.config.max_num_batched_tokens =
@@ -621,14 +636,14 @@ TEST_P(RandomSchedules, HoldWhatMustHold) {
     chunks += simulation.longest_chunked;
   }
   // The checks have seen what they are there for.
-  EXPECT_GT(preemptions, 1000);
+  EXPECT_GT(preemptions, 500);
   EXPECT_GT(hits, 1000);
   EXPECT_GT(chunks, 1000);
-  EXPECT_GT(ended, 15000);
+  EXPECT_GT(ended, 10000);
 }
 
-INSTANTIATE_TEST_SUITE_P(Lag, RandomSchedules, testing::Values(0, 1),
-                         [](const auto& info) { return info.param == 0 ? "none" : "one"; });
+INSTANTIATE_TEST_SUITE_P(Lag, RandomSchedules, testing::Values(0, 1, 2),
+                         [](const auto& info) { return StrCat(info.param); });
 
 }  // namespace
 }  // namespace tinyvllm

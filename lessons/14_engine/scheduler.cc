@@ -100,11 +100,10 @@ const StepPlan& Scheduler::Next() {
   plan_.preempted.clear();
   budget_ = config_.max_num_batched_tokens;
   SpendBudget();
-  const bool could_run = running_.empty()
-                             ? !waiting_.empty()
-                             : std::any_of(running_.begin(), running_.end(),
-                                           [](const Request& r) { return r.remaining() > 0; });
-  Check(!plan_.sequences.empty() || !could_run,
+  const auto could_run = [](const Request& request) { return request.remaining() > 0; };
+  Check(!plan_.sequences.empty() ||
+            !(running_.empty() ? !waiting_.empty() && could_run(waiting_.front())
+                               : std::any_of(running_.begin(), running_.end(), could_run)),
         "scheduler: nothing is planned, though there are requests that could run");
   return plan_;
 }
@@ -166,7 +165,7 @@ void Scheduler::PutOffYoungest() {
 bool Scheduler::TryToAdmit() {
   if (waiting_.empty() || free_slots_.empty()) return false;
   Request& request = waiting_.front();
-  if (request.remaining() == 0) return false;  // put off when all was planned: Finish is to come
+  if (request.remaining() == 0) return false;  // put off at its end: Finish is to come
   const Prefix prefix = FindPrefix(request);
   const int found = static_cast<int>(found_.size());
   const int found_free = static_cast<int>(std::count_if(
@@ -259,8 +258,6 @@ void Scheduler::GiveBack(Request* request) {
     pool_.Release(request->blocks.back());
   }
   request->num_computed = 0;
-  request->num_known_blocks = 0;
-  request->prefix = Prefix();
   if (request->slot < 0) return;
   slots_[request->slot] = nullptr;
   free_slots_.push_back(request->slot);
