@@ -513,7 +513,7 @@ class Simulation {
       ASSERT_EQ(live.computed % options_.config.block_size, 0);
       ASSERT_LT(live.computed, static_cast<int>(live.tokens.size()));
       ASSERT_TRUE(live.use_cached_prefix || live.computed == 0);
-      if (!options_.config.enable_prefix_caching) ASSERT_EQ(live.computed, 0);
+      ASSERT_TRUE(options_.config.enable_prefix_caching || live.computed == 0);
       hits += live.computed > 0;
     }
     int total = 0, oldest_unfinished = -1;

@@ -64,7 +64,8 @@ class DeviceBatch {
 
  private:
   int* Host(const int* device) { return host_.data() + (device - device_.data()); }
-  void Copy(const int* device, const std::vector<int>& values, cudaStream_t stream);
+  void Fill(const int* device, const std::vector<int>& values);
+  void Copy(const int* begin, const int* end, cudaStream_t stream);
 
   PassLimits limits_;
   DeviceBuffer<int> device_;

@@ -227,7 +227,7 @@ std::vector<double> Gaps(const Bundled& model, int budget, int long_prompt) {
 void ShowGaps(const Bundled& model) {
   constexpr int kLongPrompt = 384;
   Heading(StrCat("3. A request decodes, and a prompt of ", kLongPrompt, " tokens arrives"));
-  TextTable table({"budget", "chunks", "longest gap, ms", "usual, ms", "from token to token"});
+  TextTable table({"budget", "chunks", "longest gap, ms", "usual, ms", "ms from token to token"});
   std::vector<std::pair<int, std::vector<double>>> all;
   double longest = 0;
   for (const int budget : {512, 64, 16}) {
