@@ -87,11 +87,7 @@ Engine::Engine(const ModelConfig& model, const Weights& weights, const EngineCon
   // The pool comes last, for it takes what is left: the stage asks for it when it runs.
   Stages stages = PlainStages();
   stages.attend = [this](const PassContext& pass, int layer) { cache_->Attend(pass, layer); };
-  stages.attend_workspace = [](const ModelConfig& config, const PassLimits& limits) {
-    const int longest = limits.max_sequence_len;
-    const int64_t spans = int64_t{limits.max_sequences} * PagedSpansOf(longest);
-    return PagedAttentionWorkspaceBytes(AttentionShapeOf(config), spans, longest);
-  };
+  stages.attend_workspace = PagedKvCache::WorkspaceBytes;
   // The simulator's cuBLAS sums in the order of our tiles anyway.
   const bool own_gemm = config_.batch_invariant && !IsSimulator();
   pass_ = std::make_unique<ForwardPass>(model, weights, limits, stream_.get(), stages,
