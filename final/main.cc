@@ -1,37 +1,45 @@
 // The engine's front door: reads the command line, loads the model, answers the requests.
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
 #include <iostream>
-#include <memory>
+#include <optional>
 
 #include "common/base/data_path.h"
 #include "common/base/error.h"
+#include "common/base/model_presets.h"
 #include "common/base/progress.h"
-#include "common/base/quote.h"
 #include "common/base/run_main.h"
 #include "common/base/text_table.h"
 #include "common/cuda/device.h"
-#include "final/logprobs.h"
+#include "final/answer.h"
 #include "final/options.h"
+#include "final/plan.h"
 #include "final/report.h"
 #include "final/request.h"
+#include "final/trace.h"
 #include "lessons/01_safetensors/checkpoint.h"
 #include "lessons/02_tokenizer/tokenizer.h"
 #include "lessons/09_forward_pass/model_config.h"
 #include "lessons/09_forward_pass/weights.h"
-#include "lessons/10_kv_cache/kv_cache_generator.h"
+#include "lessons/12_continuous_batching/timeline.h"
+#include "lessons/14_engine/engine.h"
 
 namespace tinyvllm {
 namespace {
 
 constexpr const char* kBundledModel = "models/pocket";
-constexpr int kDefaultMaxModelLen = 4096;
+constexpr const char* kPlannedModel = "llama3.2-1b";  // of --plan without --model
 
+// Four requests through two slots.
 const std::vector<std::string> kDemoPrompts = {
     "What is 2+2?",
     "Name a color.",
     "What is a KV cache?",
     "Tell me a short story about a robot and a lighthouse.",
 };
+constexpr int kDemoSlots = 2;
 
 class Seconds {
  public:
@@ -43,90 +51,112 @@ class Seconds {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Generates one answer; text goes to standard output as it comes, unless --json asks for an object.
-Answer AnswerRequest(const Request& request, int index, const Options& options,
-                     const Tokenizer& tokenizer, const ModelConfig& config,
-                     KvCacheGenerator* generator) {
-  Answer answer;
-  answer.index = index;
-  if (request.prompt_logprobs >= 0) {
-    const std::vector<int>& prompt = request.generation.prompt_token_ids;
-    generator->Validate(request.generation);
-    generator->PromptLogits(prompt, [&](int position, const float* logits) {
-      if (position + 1 == static_cast<int>(prompt.size())) return;
-      answer.prompt_logprobs.push_back(
-          LogprobOf(logits, config.vocab_size, prompt[position + 1], request.prompt_logprobs));
-    });
+int PrintPlan(const Options& options) {
+  constexpr int kLongestPrompt = 512, kBatch = 2;
+  EngineConfig engine = options.engine;
+  if (!options.max_num_seqs_given) engine.max_num_seqs = kBatch;
+  if (!options.max_model_len_given) engine.max_model_len = kLongestPrompt;
+  if (!options.max_num_batched_tokens_given) {
+    engine.max_num_batched_tokens = std::max(engine.max_model_len, engine.max_num_seqs);
   }
-  StreamingDecoder decoder(tokenizer, /*skip_special_tokens=*/true);
-  const auto on_token = [&](const GeneratedToken& token) {
-    if (request.logprobs >= 0) {
-      answer.logprobs.push_back(
-          LogprobOf(token.logits, config.vocab_size, token.token_id, request.logprobs));
-    }
-    if (!options.json && tokenizer.Contains(token.token_id)) {
-      std::cout << decoder.Push(token.token_id) << std::flush;
-    }
-  };
-  const Generation generation = generator->Generate({request.generation}, on_token)[0];
-  if (!options.json) std::cout << decoder.Flush() << "\n";
-  answer.token_ids = generation.token_ids;
-  answer.text = DecodeKnown(tokenizer, generation.token_ids);
-  answer.finish_reason = ToString(generation.finish_reason);
-  return answer;
+  const bool preset = options.model.empty();
+  const ModelConfig config = preset
+                                 ? ModelConfig::FromJson(ModelPreset(kPlannedModel), kPlannedModel)
+                                 : ModelConfig::FromFolder(options.model);
+  std::cout << DescribePlan(config, preset ? kPlannedModel : options.model, engine);
+  return 0;
+}
+
+// The step in the words of lesson 12, which can draw it.
+Step ToStep(const StepRecord& record) {
+  Step step;
+  for (const ScheduledSequence& sequence : record.sequences) {
+    SlotWork work;
+    work.slot = sequence.slot;
+    work.request = sequence.request;
+    work.first_position = sequence.first_position;
+    work.num_tokens = sequence.num_tokens;
+    work.is_prefill = sequence.num_tokens > 1 || !sequence.samples;
+    work.chooses_token = sequence.samples;
+    step.push_back(work);
+  }
+  return step;
+}
+
+void PrintDemoSummary(const std::vector<Step>& steps, const Engine& engine, double seconds) {
+  constexpr int kColumns = 72;
+  const int num_steps = static_cast<int>(steps.size());
+  const int steps_per_column = std::max(1, (num_steps + kColumns - 1) / kColumns);
+  const EngineStats& stats = engine.stats();
+  std::cout << "\nFour requests in " << kDemoSlots << " slots, " << num_steps
+            << " steps; a column is " << steps_per_column
+            << (steps_per_column == 1 ? " step" : " steps") << ", a capital a prompt\n\n"
+            << DrawTimeline(steps, kDemoSlots, steps_per_column) << "\n"
+            << stats.generated_tokens << " tokens, " << Fixed(stats.generated_tokens / seconds, 0)
+            << " tokens/s; KV cache: at most " << stats.peak_used_blocks << " of "
+            << engine.num_blocks() << " blocks of " << engine.config().block_size << " tokens\n\n"
+            << "Ask something yourself:   ./bazelw run //final -- --prompt \"What is 17+25?\"\n"
+            << "Draw instead of choosing: ./bazelw run //final -- --temperature 0.8 --seed 1 "
+               "--prompt \"Tell me a story about a fox.\"\n"
+            << "See the memory:           ./bazelw run //final -- --plan\n"
+            << "Read how it works:        docs/README.md\n";
 }
 
 int Run(int argc, char** argv) {
   Options options;
   if (!ParseOptions(argc, argv, &options)) return 0;
+  if (options.plan) return PrintPlan(options);
   const bool demo = options.prompts.empty() && options.prompts_file.empty();
   if (demo) options.prompts = kDemoPrompts;
+  if (demo && !options.max_num_seqs_given) options.engine.max_num_seqs = kDemoSlots;
+  options.engine.trace = !options.trace.empty();
 
   // Cheap checks first: the folder, the configuration and the tokenizer, then the weights.
   const bool bundled = options.model.empty();
   const std::string folder = bundled ? DataPath(kBundledModel) : options.model;
   const ModelConfig config = ModelConfig::FromFolder(folder);
   const Tokenizer tokenizer = Tokenizer::FromFile(folder + "/tokenizer.json");
-  const int max_model_len = options.max_model_len > 0
-                                ? options.max_model_len
-                                : std::min(config.max_position_embeddings, kDefaultMaxModelLen);
-  std::vector<Request> requests = ReadRequests(options, tokenizer);
+  const std::vector<Request> requests = ReadRequests(options, tokenizer);
+  std::optional<TraceWriter> trace;
+  if (options.engine.trace) trace.emplace(options.trace);
 
   const Seconds loading;
   std::cerr << ToString(DescribeDevice()) << "\n";
   const Checkpoint checkpoint(folder);
   const Weights weights(checkpoint, config);
-  KvCacheGenerator generator(config, weights, max_model_len);
+  Engine engine(config, weights, options.engine);
   std::cerr << (bundled ? kBundledModel : folder) << ": " << HumanBytes(weights.bytes())
-            << " of weights, loaded in " << Fixed(loading(), 1) << " s\n";
+            << " of weights and " << engine.num_blocks() << " KV cache blocks of "
+            << engine.config().block_size << " tokens, ready in " << Fixed(loading(), 1) << " s\n";
 
+  AnswerPrinter printer(requests, options.json, &std::cout);
+  std::vector<Step> steps;  // of the demonstration
+  std::optional<Progress> progress;
+  if (options.json && isatty(STDOUT_FILENO) == 0) progress.emplace("answering", requests.size());
+  AnswerEvents events;
+  events.on_text = [&](size_t index, const std::string& text) { printer.Text(index, text); };
+  events.on_finished = [&](const Answer& answer) {
+    printer.Finished(answer);
+    if (progress) progress->Advance();
+  };
+  events.on_step = [&] {
+    if (trace) trace->Add(engine);
+    if (demo) steps.push_back(ToStep(engine.last_step()));
+    return std::cout.good();  // else nobody reads it
+  };
   const Seconds generating;
-  size_t tokens = 0;
-  bool failed = false;
-  for (size_t i = 0; i < requests.size() && std::cout; ++i) {  // nobody reads a closed output
-    Request& request = requests[i];
-    Answer answer;
-    if (!options.json) std::cout << "\n> " << request.shown << "\n" << std::flush;
-    try {
-      if (!request.error.empty()) throw Error(request.error);
-      answer = AnswerRequest(request, static_cast<int>(i), options, tokenizer, config, &generator);
-    } catch (const Error& error) {
-      request.error = request.where + ": " + EscapeControls(error.what());
-      answer = Answer();
-      answer.index = static_cast<int>(i);
-      answer.finish_reason = "error";
-      failed = true;
-      if (!options.json) std::cerr << request.error << "\n";
-    }
-    tokens += answer.token_ids.size();
-    if (options.json) std::cout << ToJson(request, answer) << std::endl;
-  }
-  std::cerr << "\n" << tokens << " tokens in " << Fixed(generating(), 1) << " s\n";
-  if (demo && !options.json) {
-    std::cout << "\nAsk something yourself:  ./bazelw run //final -- --prompt \"What is 17+25?\"\n"
-              << "See how it works:        docs/README.md\n";
-  }
-  return failed ? 1 : 0;
+  AnswerRequests(requests, tokenizer, &engine, events);
+  const double seconds = generating();
+  if (trace) trace->Close();
+  progress.reset();
+
+  const EngineStats& stats = engine.stats();
+  std::cerr << "\n"
+            << stats.generated_tokens << " tokens in " << Fixed(seconds, 1) << " s, " << stats.steps
+            << " steps\n";
+  if (trace) std::cerr << "trace: " << options.trace << ", to be opened in ui.perfetto.dev\n";
+  if (demo && !options.json) PrintDemoSummary(steps, engine, seconds);
+  return printer.failed() ? 1 : 0;
 }
 
 }  // namespace

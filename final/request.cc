@@ -1,6 +1,9 @@
 #include "final/request.h"
 
+#include <algorithm>
+#include <charconv>
 #include <limits>
+#include <set>
 
 #include "common/base/error.h"
 #include "common/base/json.h"
@@ -40,20 +43,91 @@ std::string StringField(const Json& object, const char* name) {
   return *field;
 }
 
-int IntField(const Json& line, const char* name, int absent) {
-  const auto field = line.find(name);
-  if (field == line.end() || field->is_null()) return absent;
-  Check(IsIntIn(*field, -1, std::numeric_limits<int>::max()), name, " is ", ShowJson(*field),
-        ", expected a whole number");
-  return *field;
-}
+// The fields of one line. Each Read leaves the value as it is where the field is absent or null.
+class Fields {
+ public:
+  explicit Fields(const Json& line) : line_(line) {}
 
-bool BoolField(const Json& line, const char* name, bool absent) {
-  const auto field = line.find(name);
-  if (field == line.end() || field->is_null()) return absent;
-  Check(field->is_boolean(), name, " is ", ShowJson(*field), ", expected true or false");
-  return *field;
-}
+  void Read(const char* name, int* value) const {
+    const Json* field = Find(name);
+    if (field == nullptr) return;
+    Check(IsIntIn(*field, -1, std::numeric_limits<int>::max()), name, " is ", ShowJson(*field),
+          ", expected a whole number");
+    *value = *field;
+  }
+
+  void Read(const char* name, uint64_t* value) const {
+    const Json* field = Find(name);
+    if (field == nullptr) return;
+    Check(field->is_number_unsigned(), name, " is ", ShowJson(*field),
+          ", expected a whole number from 0 to 2^64 - 1");
+    *value = *field;
+  }
+
+  void Read(const char* name, float* value) const {
+    const Json* field = Find(name);
+    if (field == nullptr) return;
+    Check(field->is_number(), name, " is ", ShowJson(*field), ", expected a number");
+    *value = *field;
+  }
+
+  void Read(const char* name, bool* value) const {
+    const Json* field = Find(name);
+    if (field == nullptr) return;
+    Check(field->is_boolean(), name, " is ", ShowJson(*field), ", expected true or false");
+    *value = *field;
+  }
+
+  void Read(const char* name, std::vector<int>* ids) const {
+    const Json* field = Find(name);
+    if (field == nullptr) return;
+    Check(field->is_array(), name, " is ", ShowJson(*field), ", expected a list of token ids");
+    ids->clear();
+    for (const Json& id : *field) {
+      Check(IsIntIn(id, 0, std::numeric_limits<int>::max()), name, ": ", ShowJson(id),
+            " is not a token id");
+      ids->push_back(id);
+    }
+  }
+
+  // One text, or a list of them.
+  void Read(const char* name, std::vector<std::string>* texts) const {
+    const Json* field = Find(name);
+    if (field == nullptr) return;
+    texts->clear();
+    for (const Json& text : field->is_array() ? *field : Json::array({*field})) {
+      Check(text.is_string() && !text.get_ref<const std::string&>().empty(), name, " is ",
+            ShowJson(*field), ", expected a text that is not empty, or a list of such");
+      texts->push_back(text);
+    }
+  }
+
+  // OpenAI's logit_bias: an object from token id to what is added to its logit.
+  void Read(const char* name, std::vector<std::pair<int, float>>* biases) const {
+    const Json* field = Find(name);
+    if (field == nullptr) return;
+    Check(field->is_object(), name, " is ", ShowJson(*field),
+          ", expected an object from token id to number");
+    biases->clear();
+    for (const auto& [key, bias] : field->items()) {
+      int id = 0;
+      const char* end = key.data() + key.size();
+      const auto [stop, error] = std::from_chars(key.data(), end, id);
+      Check(error == std::errc() && stop == end, name, ": ", Quote(key), " is not a token id");
+      Check(bias.is_number(), name, " of token ", id, " is ", ShowJson(bias),
+            ", expected a number");
+      biases->emplace_back(id, bias);
+    }
+  }
+
+ private:
+  const Json* Find(const char* name) const {
+    const auto field = line_.find(name);
+    return field == line_.end() || field->is_null() ? nullptr : &*field;
+  }
+
+  const Json& line_;
+};
 
 std::vector<ChatMessage> Messages(const Json& value) {
   Check(value.is_array() && !value.empty(), "messages: expected a list of at least one message");
@@ -66,17 +140,63 @@ std::vector<ChatMessage> Messages(const Json& value) {
 }
 
 void RefuseUnknownFields(const Json& line) {
-  static const char* const kKnown[] = {"prompt",     "messages", "prompt_token_ids", "max_tokens",
-                                       "ignore_eos", "logprobs", "prompt_logprobs",  "temperature"};
+  static const std::set<std::string> kKnown = {
+      "prompt",
+      "messages",
+      "prompt_token_ids",
+      "max_tokens",
+      "temperature",
+      "top_k",
+      "top_p",
+      "min_p",
+      "repetition_penalty",
+      "seed",
+      "presence_penalty",
+      "frequency_penalty",
+      "stop",
+      "stop_token_ids",
+      "ignore_eos",
+      "logprobs",
+      "prompt_logprobs",
+      "logit_bias",
+      "bad_token_ids",
+      "allowed_token_ids",
+  };
   for (const auto& [name, value] : line.items()) {
-    bool known = false;
-    for (const char* candidate : kKnown) known = known || name == candidate;
-    Check(known, Quote(name), ": is not a field of a request here; expected prompt, messages or ",
-          "prompt_token_ids, and max_tokens, ignore_eos, logprobs or prompt_logprobs");
+    Check(kKnown.count(name) > 0, Quote(name), ": is not a field of a request; expected prompt, ",
+          "messages or prompt_token_ids, and sampling fields such as max_tokens, temperature, ",
+          "stop; docs/final.md lists them all");
   }
-  const Json temperature = line.value("temperature", Json());
-  Check(temperature.is_null() || temperature == 0, "temperature is ", ShowJson(temperature),
-        ", expected 0: decoding is greedy");
+}
+
+void ReadSampling(const Fields& fields, Request* request) {
+  fields.Read("stop", &request->stop);
+  EngineRequest& engine = request->engine;
+  fields.Read("max_tokens", &engine.max_tokens);
+  fields.Read("ignore_eos", &engine.ignore_eos);
+  fields.Read("stop_token_ids", &engine.stop_token_ids);
+  fields.Read("prompt_logprobs", &engine.prompt_logprobs);
+  SamplingParams& sampling = engine.sampling;
+  fields.Read("temperature", &sampling.temperature);
+  fields.Read("top_k", &sampling.top_k);
+  fields.Read("top_p", &sampling.top_p);
+  fields.Read("min_p", &sampling.min_p);
+  fields.Read("repetition_penalty", &sampling.repetition_penalty);
+  fields.Read("presence_penalty", &sampling.presence_penalty);
+  fields.Read("frequency_penalty", &sampling.frequency_penalty);
+  fields.Read("seed", &sampling.seed);
+  fields.Read("logprobs", &sampling.logprobs);
+  fields.Read("logit_bias", &sampling.logit_bias);
+  fields.Read("allowed_token_ids", &sampling.allowed_token_ids);
+  fields.Read("bad_token_ids", &sampling.bad_token_ids);
+}
+
+// What all requests have in common, before they say otherwise.
+Request DefaultRequest(const Options& options) {
+  Request request;
+  request.engine = options.request;
+  request.stop = options.stop;
+  return request;
 }
 
 Request ParseLine(const std::string& text, const Options& options, const Tokenizer& tokenizer) {
@@ -87,8 +207,9 @@ Request ParseLine(const std::string& text, const Options& options, const Tokeniz
       line.contains("prompt") + line.contains("messages") + line.contains("prompt_token_ids");
   Check(sources == 1, "expected exactly one of prompt, messages and prompt_token_ids");
 
-  Request request;
-  std::vector<int>& ids = request.generation.prompt_token_ids;
+  Request request = DefaultRequest(options);
+  const Fields fields(line);
+  std::vector<int>& ids = request.engine.prompt_token_ids;
   if (line.contains("prompt")) {
     request.shown = StringField(line, "prompt");
     ids = PromptIds(options, tokenizer, request.shown);
@@ -97,18 +218,10 @@ Request ParseLine(const std::string& text, const Options& options, const Tokeniz
     request.shown = messages.back().content;
     ids = ChatPrompt(tokenizer, messages);
   } else {
-    Check(line["prompt_token_ids"].is_array(), "prompt_token_ids: expected a list");
-    for (const Json& id : line["prompt_token_ids"]) {
-      Check(IsIntIn(id, 0, std::numeric_limits<int>::max()), "prompt_token_ids: ", ShowJson(id),
-            " is not a token id");
-      ids.push_back(id);
-    }
+    fields.Read("prompt_token_ids", &ids);
     request.shown = StrCat(ids.size(), " token ids");
   }
-  request.generation.max_tokens = IntField(line, "max_tokens", options.max_tokens);
-  request.generation.ignore_eos = BoolField(line, "ignore_eos", options.ignore_eos);
-  request.logprobs = IntField(line, "logprobs", options.logprobs);
-  request.prompt_logprobs = IntField(line, "prompt_logprobs", options.prompt_logprobs);
+  ReadSampling(fields, &request);
   return request;
 }
 
@@ -130,13 +243,9 @@ std::vector<Request> ReadRequests(const Options& options, const Tokenizer& token
   std::vector<Request> requests;
   for (const std::string& prompt : options.prompts) {
     Request parsed = OrError(prompt, [&] {
-      Request request;
+      Request request = DefaultRequest(options);
       request.shown = prompt;
-      request.generation.prompt_token_ids = PromptIds(options, tokenizer, prompt);
-      request.generation.max_tokens = options.max_tokens;
-      request.generation.ignore_eos = options.ignore_eos;
-      request.logprobs = options.logprobs;
-      request.prompt_logprobs = options.prompt_logprobs;
+      request.engine.prompt_token_ids = PromptIds(options, tokenizer, prompt);
       return request;
     });
     parsed.where = StrCat("request ", requests.size());

@@ -1,4 +1,4 @@
-// From what a user writes to what a generator takes.
+// From what a user writes to what the engine takes.
 #pragma once
 
 #include <string>
@@ -6,16 +6,15 @@
 
 #include "final/options.h"
 #include "lessons/02_tokenizer/tokenizer.h"
-#include "lessons/09_forward_pass/generator.h"
+#include "lessons/14_engine/engine.h"
 
 namespace tinyvllm {
 
 struct Request {
   std::string where;  // "prompts.jsonl:3" or "request 0", for messages
   std::string shown;  // the prompt, for a person
-  GenerationRequest generation;
-  int logprobs = -1;
-  int prompt_logprobs = -1;
+  EngineRequest engine;
+  std::vector<std::string> stop;
   std::string error;  // why the request is refused; the others run on
 };
 

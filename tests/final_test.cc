@@ -7,13 +7,15 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "common/base/data_path.h"
 #include "common/base/mapped_file.h"
-#include "final/logprobs.h"
+#include "common/base/model_presets.h"
+#include "final/plan.h"
 
 namespace tinyvllm {
 namespace {
@@ -142,7 +144,7 @@ TEST(Final, ARefusedRequestDoesNotHarmTheOthers) {
                                     "{\"prompt\": \"x\n"
                                     "{\"prompt_token_ids\": [99999999]}\n"
                                     "{\"prompt\": \"x\", \"max_tokens\": 0}\n"
-                                    "{\"prompt\": \"x\", \"temperature\": 1}\n"
+                                    "{\"prompt\": \"x\", \"temperature\": -1}\n"
                                     "{\"prompt\": \"\\ud800\"}\n"
                                     "{\"prompt\": \"Name a color.\", \"max_tokens\": 2}\n");
   const Outcome outcome = Final("--json --prompts " + path);
@@ -158,7 +160,7 @@ TEST(Final, ARefusedRequestDoesNotHarmTheOthers) {
   }
   EXPECT_TRUE(Contains(lines[1]["error"], "mixed.jsonl:2: prompt: is empty")) << lines[1];
   EXPECT_TRUE(Contains(lines[5]["error"], "99999999")) << lines[5];
-  EXPECT_TRUE(Contains(lines[7]["error"], "temperature is 1")) << lines[7];
+  EXPECT_TRUE(Contains(lines[7]["error"], "temperature is -1")) << lines[7];
 }
 
 TEST(Final, APromptLongerThanTheModelIsRefused) {
@@ -259,17 +261,264 @@ TEST(Final, HelpListsTheFlags) {
   }
 }
 
-TEST(LogprobOf, IsTheLogarithmOfTheSoftmax) {
-  const std::vector<float> logits = {1.0f, 3.0f, 3.0f, -2.0f};
-  const TokenLogprob result = LogprobOf(logits.data(), 4, 0, 3);
-  const double sum = std::exp(1.0) + 2 * std::exp(3.0) + std::exp(-2.0);
-  EXPECT_NEAR(result.logprob, 1 - std::log(sum), 1e-12);
-  ASSERT_EQ(result.top.size(), 3u);
-  EXPECT_EQ(result.top[0].first, 1) << "the lower id comes first among equals";
-  EXPECT_EQ(result.top[1].first, 2);
-  EXPECT_EQ(result.top[2].first, 0);
-  EXPECT_EQ(LogprobOf(logits.data(), 4, 0, 100).top.size(), 4u);
-  EXPECT_NEAR(LogprobOf(std::vector<float>{6e4f, -6e4f}.data(), 2, 1, 0).logprob, -1.2e5, 1e-6);
+// --- sampling, as its flags and fields ask
+
+// The objects of a file of requests, and everything else that the command line says.
+std::vector<Json> Answers(const std::string& lines, const std::string& flags = "", int status = 0) {
+  const Outcome outcome =
+      Final("--json --prompts " + TempFile("requests.jsonl", lines) + " " + flags);
+  EXPECT_EQ(outcome.status, status) << outcome.errors;
+  return JsonLines(outcome.output);
+}
+
+TEST(Final, AStopStringIsCutExactly) {
+  const Json whole = Answers(R"({"prompt": "What is a KV cache?"})").at(0);
+  const std::string text = whole["text"];
+  ASSERT_GT(text.size(), 20u);
+  // Wherever it begins, in the middle of a token or over several of them.
+  for (size_t begin = 1; begin + 6 < text.size() && begin < 24; begin += 3) {
+    const std::string stop = text.substr(begin, 6);
+    Json request = {{"prompt", "What is a KV cache?"}, {"stop", stop}};
+    const Json cut = Answers(request.dump()).at(0);
+    EXPECT_EQ(cut["text"], text.substr(0, text.find(stop))) << stop;
+    EXPECT_EQ(cut["finish_reason"], "stop");
+    EXPECT_LT(cut["token_ids"].size(), whole["token_ids"].size());
+  }
+  const Outcome flag =
+      Final("--prompt 'What is a KV cache?' --stop '" + text.substr(9, 4) + "' --stop zzzz");
+  EXPECT_TRUE(Contains(flag.output, text.substr(0, 9) + "\n")) << flag.output;
+  EXPECT_FALSE(Contains(flag.output, text.substr(9, 4))) << flag.output;
+}
+
+TEST(Final, SeedsRepeatAndDiffer) {
+  const std::string line = R"({"prompt": "Tell me a short story about a fox.", "max_tokens": 40, )"
+                           R"("temperature": 1.5, "seed": )";
+  const std::vector<Json> lines = Answers(line + "1}\n" + line + "1}\n" + line + "2}\n");
+  EXPECT_EQ(lines.at(0)["token_ids"], lines.at(1)["token_ids"]);
+  EXPECT_NE(lines.at(0)["token_ids"], lines.at(2)["token_ids"]);
+  const std::vector<Json> flag =
+      Answers(R"({"prompt": "Tell me a short story about a fox.", "max_tokens": 40})",
+              "--temperature 1.5 --seed 2");
+  EXPECT_EQ(flag.at(0)["token_ids"], lines[2]["token_ids"]);
+}
+
+TEST(Final, AVerySmallTemperatureIsGreedy) {
+  const std::vector<Json> lines = Answers(
+      R"({"prompt": "Name a color."}
+{"prompt": "Name a color.", "temperature": 1e-4, "seed": 5})");
+  EXPECT_EQ(lines.at(0)["text"], lines.at(1)["text"]);
+  EXPECT_FALSE(lines[1]["text"].get<std::string>().empty());
+}
+
+TEST(Final, BiasAllowedAndBannedTokens) {
+  const std::vector<Json> lines = Answers(
+      R"({"prompt": "Name a color.", "max_tokens": 3, "logit_bias": {"65": 100}}
+{"prompt": "Name a color.", "max_tokens": 3, "allowed_token_ids": [66]}
+{"prompt": "Name a color.", "max_tokens": 1}
+)");
+  EXPECT_EQ(lines.at(0)["token_ids"], Json({65, 65, 65}));
+  EXPECT_EQ(lines.at(1)["token_ids"], Json({66, 66, 66}));
+  const int first = lines.at(2)["token_ids"][0];
+  Json banned = {{"prompt", "Name a color."}, {"max_tokens", 1}, {"bad_token_ids", {first}}};
+  EXPECT_NE(Answers(banned.dump()).at(0)["token_ids"][0], first);
+  Json stop = {{"prompt", "Name a color."}, {"stop_token_ids", {first}}};
+  const Json stopped = Answers(stop.dump()).at(0);
+  EXPECT_EQ(stopped["finish_reason"], "stop");
+  EXPECT_EQ(stopped["token_ids"].size(), 0u) << "an end token is not shown";
+}
+
+TEST(Final, AWrongFieldIsRefusedByName) {
+  const std::vector<std::pair<std::string, std::string>> fields = {
+      {R"("temperature": -1)", "temperature is -1"},
+      {R"("temperature": "hot")", "temperature is \"hot\""},
+      {R"("top_p": 0)", "top_p is 0"},
+      {R"("top_k": -2)", "top_k is -2"},
+      {R"("min_p": 2)", "min_p is 2"},
+      {R"("seed": -1)", "seed is -1"},
+      {R"("stop": "")", "stop is \"\""},
+      {R"("stop": [1])", "stop is [1]"},
+      {R"("stop_token_ids": [99999999])", "stop_token_ids"},
+      {R"("logit_bias": {"99999999": 1})", "logit_bias"},
+      {R"("logit_bias": {"x": 1})", "logit_bias"},
+      {R"("logit_bias": [1])", "logit_bias"},
+      {R"("allowed_token_ids": [-1])", "allowed_token_ids"},
+      {R"("logprobs": 1000)", "logprobs is 1000"},
+      {R"("presence_penalty": 3)", "presence_penalty is 3"},
+      {R"("best_of": 3)", "best_of"},
+  };
+  std::string requests;
+  for (const auto& [field, message] : fields) requests += R"({"prompt": "x", )" + field + "}\n";
+  requests += R"({"prompt": "Name a color."})";
+  const std::vector<Json> lines = Answers(requests, "", 1);
+  ASSERT_EQ(lines.size(), fields.size() + 1);
+  for (size_t i = 0; i < fields.size(); ++i) {
+    ASSERT_TRUE(lines[i].contains("error")) << fields[i].first;
+    EXPECT_TRUE(Contains(lines[i]["error"], fields[i].second)) << lines[i]["error"];
+  }
+  EXPECT_EQ(lines.back()["finish_reason"], "stop");
+  for (const char* flag : {"--temperature -1", "--temperature nan", "--top-p 0", "--min-p 2",
+                           "--logprobs 1000", "--seed -1", "--top-k 1.5"}) {
+    EXPECT_EQ(Final(std::string(flag) + " --prompt x").status, 2) << flag;
+  }
+}
+
+// --- the engine behind it
+
+TEST(Final, TheSameAnswersHoweverTheyAreBatched) {
+  std::string requests;
+  for (int i = 0; i < 12; ++i) {
+    Json request = {{"prompt", i % 3 == 0 ? "What is a KV cache?" : "Name a color."},
+                    {"max_tokens", 5 + 7 * (i % 4)},
+                    {"ignore_eos", true},
+                    {"seed", i},
+                    {"temperature", i % 2 == 0 ? 0.0 : 1.2}};
+    requests += request.dump() + "\n";
+  }
+  const std::vector<Json> alone = Answers(requests, "--max-num-seqs 1");
+  for (const char* flags : {"", "--max-num-seqs 5", "--max-num-batched-tokens 16 --max-num-seqs 3",
+                            "--num-gpu-blocks-override 5 --max-num-seqs 6",
+                            "--no-enable-prefix-caching --block-size 4", "--batch-invariant"}) {
+    const std::vector<Json> lines = Answers(requests, flags);
+    ASSERT_EQ(lines.size(), alone.size());
+    for (size_t i = 0; i < lines.size(); ++i) {
+      EXPECT_EQ(lines[i]["index"], i);
+      EXPECT_EQ(lines[i]["token_ids"], alone[i]["token_ids"]) << flags << ": request " << i;
+    }
+  }
+}
+
+TEST(Final, APromptThatTheWholePoolCannotHoldIsRefusedAndTheNextOneRuns) {
+  const std::vector<Json> lines = Answers(
+      R"({"prompt": "one two three four five six seven eight nine ten eleven twelve thirteen"}
+{"prompt": "Name a color."})",
+      "--num-gpu-blocks-override 2 --block-size 10", 1);
+  EXPECT_TRUE(Contains(lines.at(0)["error"], "requests.jsonl:1: ")) << lines[0];
+  EXPECT_EQ(lines.at(1)["finish_reason"], "stop") << lines[1];
+}
+
+TEST(Final, ARequestThatOutgrowsThePoolEndsWithLength) {
+  const Json line = Answers(R"({"prompt": "Name a color.", "ignore_eos": true, "max_tokens": 200})",
+                            "--num-gpu-blocks-override 2 --block-size 16")
+                        .at(0);
+  EXPECT_EQ(line["finish_reason"], "length");
+  EXPECT_GT(line["token_ids"].size(), 2u);
+  EXPECT_LT(line["token_ids"].size(), 40u);
+}
+
+TEST(Final, PromptLogprobsAreTheSameWithTheirPrefixCached) {
+  const std::string request = R"({"prompt": "What is a KV cache?", "prompt_logprobs": 2})";
+  const std::vector<Json> lines =
+      Answers(request + "\n" + request + "\n", "--max-num-seqs 1 --block-size 4");
+  EXPECT_EQ(lines.at(0)["prompt_logprobs"], lines.at(1)["prompt_logprobs"]);
+  ASSERT_EQ(lines[0]["prompt_logprobs"].size(), lines[0]["prompt_token_ids"].size());
+  const std::vector<Json> chunks = Answers(request, "--max-num-seqs 1 --max-num-batched-tokens 3");
+  EXPECT_EQ(chunks.at(0)["prompt_logprobs"], lines[0]["prompt_logprobs"]);
+}
+
+// Chrome's format: a list of events, each span with a begin and a length.
+TEST(Final, TheTraceHasHostDeviceAndSlots) {
+  const std::string path = testing::TempDir() + "trace.json";
+  const Outcome outcome = Final("--trace " + path +
+                                " --max-num-seqs 2 --prompt 'Name a color.' "
+                                "--prompt 'What is 2+2?'");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  std::map<std::string, int> spans;
+  std::map<std::pair<int, int>, double> row_end;
+  for (const Json& event : Json::parse(ReadTextFile(path))) {
+    if (event["ph"] != "X") continue;
+    ++spans[event["name"]];
+    EXPECT_GE(event["dur"], 0.0) << event;
+    double& end = row_end[{event["pid"], event["tid"]}];
+    EXPECT_GE(event["ts"].get<double>() + 0.2, end) << "spans of a row overlap: " << event;
+    end = event["ts"].get<double>() + event["dur"].get<double>();
+  }
+  for (const char* name : {"schedule", "run", "wait", "postprocess", "forward pass", "sample",
+                           "request 0", "request 1"}) {
+    EXPECT_GT(spans[name], 0) << name;
+  }
+  EXPECT_EQ(Final("--trace /no/such/folder/t.json --prompt x").status, 2);
+}
+
+TEST(Final, TheDemonstrationShowsATimeline) {
+  const Outcome outcome = Final("");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  for (const char* part : {"> What is 2+2?\n", "slot 0", "slot 1", "tokens/s", "blocks"}) {
+    EXPECT_TRUE(Contains(outcome.output, part)) << part;
+  }
+}
+
+// --- the memory plan
+
+// Llama 3.2 1B, prompts of up to 512 tokens, two at a time: the figures that a plain engine needs.
+TEST(Plan, ThePlainPlanOfLlama1B) {
+  const ModelConfig config = ModelConfig::FromJson(ModelPreset("llama3.2-1b"), "llama3.2-1b");
+  const std::vector<PlannedBuffer> plan = PlainPlan(config, 512, 2);
+  const std::vector<std::pair<std::string, std::string>> expected = {
+      {"gpu_input_tokens", "2 KiB"},
+      {"input_embeddings", "2 MiB"},
+      {"hidden_state", "2 MiB"},
+      {"rms_norms", "2 MiB"},
+      {"buf_2048_1", "2 MiB"},
+      {"buf_2048_2", "2 MiB"},
+      {"k_proj_temp_buf", "512 KiB"},
+      {"v_proj_temp_buf", "512 KiB"},
+      {"prefill_attn_scores", "16 MiB"},
+      {"gate", "8 MiB"},
+      {"up", "8 MiB"},
+      {"embed_proj", "125.25 MiB"},
+      {"embed_proj (copy)", "125.25 MiB"},
+      {"gpu_last_tokens", "8 B"},
+      {"k_proj_batched_buffer", "2 KiB"},
+      {"v_proj_batched_buffer", "2 KiB"},
+  };
+  ASSERT_EQ(plan.size(), expected.size());
+  for (size_t i = 0; i < plan.size(); ++i) {
+    EXPECT_EQ(plan[i].name, expected[i].first);
+    EXPECT_EQ(BinaryBytes(plan[i].bytes), expected[i].second) << plan[i].name;
+    EXPECT_EQ(plan[i].on_host, plan[i].name == "embed_proj (copy)");
+  }
+}
+
+TEST(Plan, ThePlainPlanFollowsItsArguments) {
+  ModelConfig config;
+  config.hidden_size = 6;
+  config.intermediate_size = 10;
+  config.num_attention_heads = 4;
+  config.num_key_value_heads = 2;
+  config.head_dim = 8;
+  config.vocab_size = 100;
+  std::map<std::string, size_t> bytes;
+  for (const PlannedBuffer& buffer : PlainPlan(config, 3, 5)) bytes[buffer.name] = buffer.bytes;
+  EXPECT_EQ(bytes["gpu_input_tokens"], 12u);
+  EXPECT_EQ(bytes["hidden_state"], 36u);
+  EXPECT_EQ(bytes["buf_32_1"], 192u);
+  EXPECT_EQ(bytes["buf_6_2"], 36u);
+  EXPECT_EQ(bytes["k_proj_temp_buf"], 96u);
+  EXPECT_EQ(bytes["prefill_attn_scores"], 72u);
+  EXPECT_EQ(bytes["gate"], 60u);
+  EXPECT_EQ(bytes["embed_proj"], 600u);
+  EXPECT_EQ(bytes["gpu_last_tokens"], 20u);
+  EXPECT_EQ(bytes["k_proj_batched_buffer"], 160u);
+}
+
+TEST(Plan, PrintsBothPlansAndThePool) {
+  const Outcome outcome = Final("--plan");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  for (const char* part : {"125.25 MiB", "prefill_attn_scores", "hidden_state", "saved",
+                           "2 GiB hold 65536 of them", "2 GiB hold 4096 blocks, or 65536 tokens"}) {
+    EXPECT_TRUE(Contains(outcome.output, part)) << part << "\n" << outcome.output;
+  }
+  const Outcome other =
+      Final("--plan --max-model-len 100 --max-num-seqs 3 --model " + DataPath("models/pocket"));
+  EXPECT_EQ(other.status, 0) << other.errors;
+  EXPECT_TRUE(Contains(other.output, "100 tokens, 3 sequences")) << other.output;
+}
+
+TEST(Plan, BinaryBytes) {
+  EXPECT_EQ(BinaryBytes(0), "0 B");
+  EXPECT_EQ(BinaryBytes(1023), "1023 B");
+  EXPECT_EQ(BinaryBytes(1536), "1.5 KiB");
+  EXPECT_EQ(BinaryBytes(size_t{3} << 40), "3072 GiB");
 }
 
 }  // namespace
