@@ -74,14 +74,17 @@ PassLimits Limits(int tokens = 64, int sequences = 4, int max_len = 64) {
   return limits;
 }
 
-// A pass over pages, and what it says of every token it is given. Lesson 06's own matrix product
-// sums in one order whatever the batch, on a GPU too.
+// One order of sums whatever the batch: the simulator's cuBLAS keeps to it, a GPU's does not, but
+// lesson 06's own matrix product does.
+const GemmBackend kInvariantGemm = IsSimulator() ? GemmBackend::kCublas : GemmBackend::kTiled;
+
+// A pass over pages, and what it says of every token it is given.
 class PagedPass {
  public:
   PagedPass(const Model& model, const PassLimits& limits, int num_blocks, int block_size)
       : cache(model.config, limits, num_blocks, block_size),
         pass_(model.config, model.weights, limits, stream_.get(), PagedStages(&cache),
-              GemmBackend::kTiled) {
+              kInvariantGemm) {
     Poison();
   }
 
@@ -370,8 +373,8 @@ TEST(PagedKvCache, APassThatWasNotAnnouncedIsRefused) {
 TEST(PagedKvCache, BeginAllocatesNothing) {
   const Model model(TinyCheckpoint(9, {{"head_dim", 64}}).Write("allocations"));
   const PassLimits limits = Limits(64, 4, 64);
-  PagedKvCache cache(model.config, limits, 16, 8);
   const Stream stream;
+  PagedKvCache cache(model.config, limits, 16, 8);
   std::vector<int> blocks(16);
   std::iota(blocks.begin(), blocks.end(), 0);
   Batch batch;
@@ -382,15 +385,27 @@ TEST(PagedKvCache, BeginAllocatesNothing) {
   }
   const std::vector<BlockSpan> tables = {
       {&blocks[0], 2}, {&blocks[2], 1}, {&blocks[3], 5}, {&blocks[8], 3}};
-  cache.Begin(batch, tables, stream.get());
-  stream.Synchronize();
+  // What the runtime's calls in it allocate by themselves: a simulator with late streams does.
+  PinnedBuffer<int> host(1000);
+  DeviceBuffer<int> device(1000);
+  const Event copied;
+  const auto count = [](const auto& call) {
+    const int before = allocations;
+    call();
+    return allocations - before;
+  };
+  const int runtimes_own = count([&] {
+    copied.Synchronize();
+    CUDA_CHECK(cudaMemcpyAsync(device.data(), host.data(), device.bytes(), cudaMemcpyHostToDevice,
+                               stream.get()));
+    copied.Record(stream.get());
+  });
   size_t free_before = 0, free_after = 0, total = 0;
   CUDA_CHECK(cudaMemGetInfo(&free_before, &total));
-  const int before = allocations;
-  cache.Begin(batch, tables, stream.get());
-  if (IsSimulator() || before == allocations) {
-    EXPECT_EQ(allocations, before);  // on a GPU, the driver's own are its own business
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_LE(count([&] { cache.Begin(batch, tables, stream.get()); }), runtimes_own);
   }
+  stream.Synchronize();
   CUDA_CHECK(cudaMemGetInfo(&free_after, &total));
   EXPECT_EQ(free_after, free_before);
 }
@@ -428,7 +443,7 @@ PagedOptions Options(int num_blocks, int block_size, int max_model_len, int max_
   options.max_model_len = max_model_len;
   options.max_sequences = max_sequences;
   options.chunk = chunk;
-  options.gemm = GemmBackend::kTiled;
+  options.gemm = kInvariantGemm;
   return options;
 }
 
@@ -481,7 +496,7 @@ TEST(PagedGenerator, GeneratesLesson10sTokens) {
   for (const TinyCheckpoint& checkpoint : Checkpoints()) {
     const Model model(checkpoint.Write("generator"));
     const std::vector<GenerationRequest> requests = RandomRequests(random, model.config, 8, 30, 20);
-    KvCacheGenerator cached(model.config, model.weights, 48, GemmBackend::kTiled);
+    KvCacheGenerator cached(model.config, model.weights, 48, kInvariantGemm);
     const std::vector<Answer> expected = Answers(&cached, requests, model.config.vocab_size);
     PagedGenerator paged(model.config, model.weights, Options(30, 4, 48));
     const std::vector<Answer> actual = Answers(&paged, requests, model.config.vocab_size);

@@ -459,9 +459,7 @@ __device__ void SpanValues(const SpanThread<kHeadDim, kRows>& self, const bf16* 
 #pragma unroll 2
   for (int first = 0; first < self.num_keys; first += kStep) {
     if (first + kStep < self.num_keys) LoadStep(shared, self, pages, first / kStep + 1, next);
-#pragma unroll
-    for (int k = 0; k < kStep; ++k) {
-      if (first + k >= self.num_keys) break;
+    const auto add = [&](int k) {
       float value[kElements];
       values[k].ToFloats(value);
       const float* weights = shared.weights[self.part][first + k];
@@ -470,6 +468,16 @@ __device__ void SpanValues(const SpanThread<kHeadDim, kRows>& self, const bf16* 
         const float weight = weights[r];
 #pragma unroll
         for (int i = 0; i < kElements; ++i) sums[r][i] = MultiplyAdd(weight, value[i], sums[r][i]);
+      }
+    };
+    const int left = self.num_keys - first;
+    if (left >= kStep) {
+#pragma unroll
+      for (int k = 0; k < kStep; ++k) add(k);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kStep; ++k) {
+        if (k < left) add(k);
       }
     }
 #pragma unroll
@@ -483,6 +491,57 @@ __device__ void SpanValues(const SpanThread<kHeadDim, kRows>& self, const bf16* 
       shared.sums[self.part][r][self.lane * kElements + i] = sums[r][i];
     }
   }
+}
+
+// The span's parts, merged first to last: into the output if the row has no other span, else into
+// the results that the last block will merge. Every thread of the block calls it.
+template <int kHeadDim, int kRows>
+__device__ void MergeParts(const AttentionShape& shape, const PagedSpan& work,
+                           const SpanThread<kHeadDim, kRows>& self, int64_t item, int num_keys,
+                           bf16* __restrict__ output, const SpanResults& results,
+                           SpanShared<kHeadDim, kRows>& shared) {
+  const int num_parts = (num_keys + kPart - 1) / kPart;
+  if (threadIdx.x < kRows) {
+    Softmax span = EmptySoftmax();
+    for (int p = 0; p < num_parts; ++p) {
+      shared.shrinks[p][threadIdx.x] = Merge(shared.softmaxes[p][threadIdx.x], &span);
+    }
+    shared.span[threadIdx.x] = span;
+  }
+  __syncthreads();
+
+  for (int index = threadIdx.x; index < self.num_heads * kHeadDim; index += blockDim.x) {
+    const int r = index / kHeadDim;
+    const int d = index % kHeadDim;
+    const int head = self.first_head + r;
+    float sum = 0;
+    for (int p = 0; p < num_parts; ++p) {
+      const Shrink shrink = shared.shrinks[p][r];
+      sum = MultiplyAdd(sum, shrink.whole, shared.sums[p][r][d] * shrink.part);
+    }
+    if (work.visible <= kPagedSpan) {
+      output[(static_cast<int64_t>(work.query) * shape.num_heads + head) * kHeadDim + d] =
+          __float2bfloat16(num_keys > 0 ? sum / shared.span[r].sum : 0.0f);
+    } else {
+      const int64_t row = item % results.ring * shape.num_heads + head;
+      results.sums[row * kHeadDim + d] = sum;
+      if (d == 0) results.softmaxes[row] = shared.span[r];
+    }
+  }
+}
+
+// Whether this block is the last of `count` to come here: then the results of all of them can be
+// read. The ticket is 0 again afterwards. Every thread of the block calls it; `is_last`: shared.
+__device__ bool IsLastOf(int count, int* ticket, int* is_last) {
+  __threadfence();  // what this thread has written comes before the ticket that its block takes
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    *is_last = atomicAdd(ticket, 1) == count - 1;
+    if (*is_last) atomicExch(ticket, 0);
+  }
+  __syncthreads();
+  __threadfence();  // and what it will read comes after
+  return *is_last;
 }
 
 // The block that finished last has all spans of its row to merge, first to last.
@@ -554,55 +613,18 @@ __global__ void __launch_bounds__(kHeadDim)
   SpanValues(self, tensors.pages.v, values, shared);
   __syncthreads();
 
-  const int num_parts = (num_keys + kPart - 1) / kPart;
-  if (threadIdx.x < kRows) {
-    Softmax span = EmptySoftmax();
-    for (int p = 0; p < num_parts; ++p) {
-      shared.shrinks[p][threadIdx.x] = Merge(shared.softmaxes[p][threadIdx.x], &span);
-    }
-    shared.span[threadIdx.x] = span;
-  }
-  __syncthreads();
+  MergeParts(shape, work, self, item, num_keys, tensors.output, results, shared);
+  if (work.visible <= kPagedSpan) return;
 
-  const bool is_alone = work.visible <= kPagedSpan;
-  for (int index = threadIdx.x; index < self.num_heads * kHeadDim; index += blockDim.x) {
-    const int r = index / kHeadDim;
-    const int d = index % kHeadDim;
-    const int head = self.first_head + r;
-    float sum = 0;
-    for (int p = 0; p < num_parts; ++p) {
-      const Shrink shrink = shared.shrinks[p][r];
-      sum = MultiplyAdd(sum, shrink.whole, shared.sums[p][r][d] * shrink.part);
-    }
-    if (is_alone) {
-      tensors.output[(static_cast<int64_t>(work.query) * shape.num_heads + head) * kHeadDim + d] =
-          __float2bfloat16(num_keys > 0 ? sum / shared.span[r].sum : 0.0f);
-    } else {
-      const int64_t row = item % results.ring * shape.num_heads + head;
-      results.sums[row * kHeadDim + d] = sum;
-      if (d == 0) results.softmaxes[row] = shared.span[r];
-    }
-  }
-  if (is_alone) return;
-
-  // Whoever takes the last ticket knows that the others have written their results.
-  __threadfence();
-  __syncthreads();
   const int64_t row_first_item = item - work.span;
   int* ticket = batch.tickets + row_first_item % results.ring * gridDim.y + blockIdx.y;
-  if (threadIdx.x == 0) {
-    shared.is_last = atomicAdd(ticket, 1) == (work.visible - 1) / kPagedSpan;
-  }
-  __syncthreads();
-  if (!shared.is_last) return;
-  __threadfence();
+  if (!IsLastOf((work.visible - 1) / kPagedSpan + 1, ticket, &shared.is_last)) return;
   for (int r = 0; r < self.num_heads; ++r) {
     const int head = self.first_head + r;
     MergeSpans(
         shape, work, results, row_first_item, head,
         tensors.output + (static_cast<int64_t>(work.query) * shape.num_heads + head) * kHeadDim);
   }
-  if (threadIdx.x == 0) atomicExch(ticket, 0);
 }
 
 // --- version 4: many queries share every page
@@ -792,56 +814,96 @@ __device__ void TileValues(const TileShared<kHeadDim>& shared, int first_row, in
   }
 }
 
-template <int kHeadDim>
-__global__ void __launch_bounds__(kTileThreads, kHeadDim == 128 ? 2 : 3)
-    TileKernel(AttentionShape shape, PagedAttentionBatch batch, PagedAttentionTensors tensors) {
-  constexpr int kColumns = kHeadDim / kTileWidth;
-  constexpr int kTogether = kColumns < 4 ? kColumns : 4;
-  extern __shared__ __align__(16) unsigned char shared_bytes[];
-  TileShared<kHeadDim>& shared = *reinterpret_cast<TileShared<kHeadDim>*>(shared_bytes);
-  const PagedTile work = batch.tiles[blockIdx.x];
-  const int kv_head = blockIdx.y;
-  const int group = shape.num_heads / shape.num_kv_heads;
-  const int first_query = batch.query_offsets[work.sequence];
-  const int q_len = batch.query_offsets[work.sequence + 1] - first_query;
-  const int kv_len = batch.kv_lens[work.sequence];
-  const int num_rows = min(kPagedTileRows, q_len * group - work.first_row);
-  const int* table = batch.block_tables + batch.table_offsets[work.sequence];
-  // The last row sees most keys, the first one fewest.
-  const int num_keys = VisibleKeys((work.first_row + num_rows - 1) / group, q_len, kv_len);
-  const int seen_by_all = VisibleKeys(work.first_row / group, q_len, kv_len);
+// The piece of work of a block.
+struct Tile {
+  int kv_head;
+  int group;        // heads that share it
+  int first_query;  // of the sequence, in the flat batch
+  int first_row;    // of the tile, among the rows of sequence and group
+  int num_rows;
+  int q_len;
+  int kv_len;
+  const int* table;
+  int num_keys;     // that the last row sees, which sees most
+  int seen_by_all;  // that the first one sees
 
-  // --- the queries, and how much each may see
-  for (int index = threadIdx.x; index < kPagedTileRows * (kHeadDim / kElements);
-       index += kTileThreads) {
-    const int r = index / (kHeadDim / kElements);
-    const int d = index % (kHeadDim / kElements) * kElements;
-    const int row = work.first_row + min(r, num_rows - 1);
-    const int head = kv_head * group + row % group;
+  __device__ Tile(const AttentionShape& shape, const PagedAttentionBatch& batch)
+      : kv_head(blockIdx.y), group(shape.num_heads / shape.num_kv_heads) {
+    const PagedTile work = batch.tiles[blockIdx.x];
+    first_query = batch.query_offsets[work.sequence];
+    first_row = work.first_row;
+    q_len = batch.query_offsets[work.sequence + 1] - first_query;
+    kv_len = batch.kv_lens[work.sequence];
+    num_rows = min(kPagedTileRows, q_len * group - first_row);
+    table = batch.block_tables + batch.table_offsets[work.sequence];
+    num_keys = VisibleTo(num_rows - 1);
+    seen_by_all = VisibleTo(0);
+  }
+  __device__ int VisibleTo(int row) const {
+    return VisibleKeys((first_row + row) / group, q_len, kv_len);
+  }
+  __device__ int64_t Query(int row) const { return first_query + (first_row + row) / group; }
+  __device__ int Head(int row) const { return kv_head * group + (first_row + row) % group; }
+};
+
+template <int kHeadDim>
+__device__ void LoadTileQueries(const AttentionShape& shape, const PagedAttentionTensors& tensors,
+                                const Tile& tile, TileShared<kHeadDim>& shared) {
+  constexpr int kChunks = kHeadDim / kElements;
+  for (int index = threadIdx.x; index < kPagedTileRows * kChunks; index += kTileThreads) {
+    const int r = index / kChunks;
+    const int row = min(r, tile.num_rows - 1);
+    const int d = index % kChunks * kElements;
     float q[kElements];
-    LoadBf16x8(tensors.q + (first_query + row / group) * tensors.q_stride + head * kHeadDim + d)
+    LoadBf16x8(tensors.q + tile.Query(row) * tensors.q_stride + tile.Head(row) * kHeadDim + d)
         .ToFloats(q);
 #pragma unroll
     for (int i = 0; i < kElements; ++i) shared.q[r][d + i] = q[i] * (shape.scale * kLog2E);
   }
-  if (threadIdx.x < kPagedTileRows) {
-    shared.visible[threadIdx.x] =
-        static_cast<int>(threadIdx.x) < num_rows
-            ? VisibleKeys((work.first_row + static_cast<int>(threadIdx.x)) / group, q_len, kv_len)
-            : 0;
+  const int row = threadIdx.x;
+  if (row < kPagedTileRows) shared.visible[row] = row < tile.num_rows ? tile.VisibleTo(row) : 0;
+}
+
+template <int kHeadDim>
+__device__ void WriteTile(const AttentionShape& shape, const Tile& tile, int first_row,
+                          const float (&sums)[kThreadRows][kHeadDim / kTileWidth],
+                          const TileShared<kHeadDim>& shared, bf16* __restrict__ output) {
+  constexpr int kColumns = kHeadDim / kTileWidth;
+  constexpr int kTogether = kColumns < 4 ? kColumns : 4;
+#pragma unroll
+  for (int r = 0; r < kThreadRows; ++r) {
+    const int row = first_row + r;
+    if (row >= tile.num_rows) break;
+    bf16* to = output + (tile.Query(row) * shape.num_heads + tile.Head(row)) * kHeadDim +
+               threadIdx.x % kTileWidth * kTogether;
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      to[c / kTogether * kTileWidth * kTogether + c % kTogether] =
+          __float2bfloat16(shared.visible[row] > 0 ? sums[r][c] / shared.row_sums[row] : 0.0f);
+    }
   }
+}
+
+template <int kHeadDim>
+__global__ void __launch_bounds__(kTileThreads, kHeadDim == 128 ? 2 : 3)
+    TileKernel(AttentionShape shape, PagedAttentionBatch batch, PagedAttentionTensors tensors) {
+  constexpr int kColumns = kHeadDim / kTileWidth;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  TileShared<kHeadDim>& shared = *reinterpret_cast<TileShared<kHeadDim>*>(shared_bytes);
+  const Tile tile(shape, batch);
+  LoadTileQueries(shape, tensors, tile, shared);
   const auto find_pages = [&](int first_key) {
     if (threadIdx.x >= kTileKeys) return;
-    const int key = min(first_key + static_cast<int>(threadIdx.x), num_keys - 1);
+    const int key = min(first_key + static_cast<int>(threadIdx.x), tile.num_keys - 1);
     shared.page_rows[first_key / kTileKeys % 2][threadIdx.x] =
-        static_cast<int>(PageRow(tensors.pages, shape.num_kv_heads, kv_head, table, key));
+        static_cast<int>(PageRow(tensors.pages, shape.num_kv_heads, tile.kv_head, tile.table, key));
   };
-  if (num_keys > 0) find_pages(0);
+  if (tile.num_keys > 0) find_pages(0);
   __syncthreads();
 
   const int first_row = threadIdx.x / kTileWidth * kThreadRows;
   const int column = threadIdx.x % kTileWidth;
-  const bool has_rows = first_row < num_rows;
+  const bool has_rows = first_row < tile.num_rows;
   int visible[kThreadRows];
 #pragma unroll
   for (int r = 0; r < kThreadRows; ++r) visible[r] = shared.visible[first_row + r];
@@ -850,10 +912,10 @@ __global__ void __launch_bounds__(kTileThreads, kHeadDim == 128 ? 2 : 3)
   Softmax span = EmptySoftmax(), whole = EmptySoftmax();  // of row threadIdx.x / 4
 
   TileLoad<kHeadDim> load;
-  if (num_keys > 0) load.Start(tensors.pages.k, shared.page_rows[0]);
-  for (int first_key = 0; first_key < num_keys; first_key += kTileKeys) {
+  if (tile.num_keys > 0) load.Start(tensors.pages.k, shared.page_rows[0]);
+  for (int first_key = 0; first_key < tile.num_keys; first_key += kTileKeys) {
     const int* page_rows = shared.page_rows[first_key / kTileKeys % 2];
-    const bool is_last = first_key + kTileKeys >= num_keys;
+    const bool is_last = first_key + kTileKeys >= tile.num_keys;
     const bool ends_span = is_last || (first_key + kTileKeys) % kPagedSpan == 0;
 
     // --- scores
@@ -890,7 +952,7 @@ __global__ void __launch_bounds__(kTileThreads, kHeadDim == 128 ? 2 : 3)
       int seen[kThreadRows];
 #pragma unroll
       for (int r = 0; r < kThreadRows; ++r) seen[r] = visible[r] - part_key;
-      if (part_key + kPart > seen_by_all) {
+      if (part_key + kPart > tile.seen_by_all) {
         TileValues<kHeadDim, true>(shared, first_row, part, seen, sums);
       } else {
         TileValues<kHeadDim, false>(shared, first_row, part, seen, sums);
@@ -924,21 +986,7 @@ __global__ void __launch_bounds__(kTileThreads, kHeadDim == 128 ? 2 : 3)
     __syncthreads();
   }
 
-#pragma unroll
-  for (int r = 0; r < kThreadRows; ++r) {
-    if (first_row + r >= num_rows) break;
-    const int row = work.first_row + first_row + r;
-    bf16* output =
-        tensors.output + ((first_query + row / group) * static_cast<int64_t>(shape.num_heads) +
-                          kv_head * group + row % group) *
-                             kHeadDim;
-    const float sum = shared.row_sums[first_row + r];
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      output[c / kTogether * kTileWidth * kTogether + column * kTogether + c % kTogether] =
-          __float2bfloat16(visible[r] > 0 ? row_sums[r][c] / sum : 0.0f);
-    }
-  }
+  WriteTile(shape, tile, first_row, row_sums, shared, tensors.output);
 }
 
 // --- launchers
@@ -1025,7 +1073,8 @@ void PagedAttention2(const AttentionShape& shape, const PagedAttentionBatch& bat
   int lanes = 1;
   while (lanes * kElements < shape.head_dim && lanes < kMostLanes) lanes *= 2;
   const bool by_eights = ReadsByEights(shape, tensors);
-  const auto kernel = lanes * kElements >= shape.head_dim ? OnlineKernel<1> : OnlineKernel<kMostChunks>;
+  const auto kernel =
+      lanes * kElements >= shape.head_dim ? OnlineKernel<1> : OnlineKernel<kMostChunks>;
   kernel<<<num_rows, kOnlineThreads, 0, stream>>>(shape, batch, tensors, lanes, by_eights);
   CUDA_CHECK_LAUNCH();
 }
