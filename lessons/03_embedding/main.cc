@@ -220,6 +220,25 @@ void ShowVersions() {
   if (simulated) std::cout << "\n" << kCountsLegend;
 }
 
+// What happens to an id that the host did not check. On a GPU it may be anything.
+void ShowBadId() {
+#ifdef __SANITIZE_ADDRESS__
+  constexpr int kRows = 10, kHiddenSize = 256;
+  Heading(StrCat("5. Ids 0 and ", kRows, ", gathered from a table of ", kRows, " rows"));
+  std::cout << std::flush;
+  const Stream stream;
+  const DeviceBuffer<int> ids(std::vector<int>{0, kRows});
+  const DeviceBuffer<bf16> table(kRows * kHiddenSize);
+  DeviceBuffer<bf16> output(2 * kHiddenSize);
+  EmbeddingGather(ids.data(), table.data(), output.data(), 2, kHiddenSize, stream.get());
+  stream.Synchronize();
+#else
+  throw Error(
+      "--bad-id reads beyond a table, and only AddressSanitizer notices; use bazel run "
+      "--config=asan");
+#endif
+}
+
 int Run(int argc, char** argv) {
   CommandLine command_line("Lesson 03: token ids become vectors.");
   std::string model;
@@ -228,7 +247,13 @@ int Run(int argc, char** argv) {
   command_line.app().add_option("--model", model, "a model's folder; default: models/pocket");
   command_line.app().add_option("--text", text, "whose rows to show")->capture_default_str();
   command_line.app().add_option("--word", words, "whose neighbours to show; may be repeated");
+  bool bad_id = false;
+  command_line.app().add_flag("--bad-id", bad_id, "gather a row that is not there, for asan");
   if (!command_line.Parse(argc, argv)) return 0;
+  if (bad_id) {
+    ShowBadId();
+    return 0;
+  }
   if (model.empty()) model = DataPath("models/pocket");
   const Table table = ReadTable(model);
   const Tokenizer tokenizer = Tokenizer::FromFile(model + "/tokenizer.json");

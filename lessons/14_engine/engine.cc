@@ -163,12 +163,14 @@ void Engine::Abort(int number) {
 // --- a step
 
 // tag::step[]
+// tag::three_words[]
 const std::vector<EngineOutput>& Engine::Step() {
   const StepPlan& plan = Schedule();
   Run(plan);
   Postprocess(plan);
   return outputs_;
 }
+// end::three_words[]
 
 const StepPlan& Engine::Schedule() {
   record_.schedule_begin = Now();
@@ -276,6 +278,7 @@ void Engine::BuildBatch(const StepPlan& plan) {
 // end::batch[]
 
 // tag::token[]
+// tag::take_token[]
 void Engine::TakeToken(Request* request, int row, EngineOutput* output) {
   const EngineRequest& asked = request->request;
   const int token = sampler_->token_id(row);
@@ -300,6 +303,7 @@ void Engine::TakeToken(Request* request, int row, EngineOutput* output) {
     Finish(request, output, FinishReason::kLength);
   }
 }
+// end::take_token[]
 
 void Engine::Finish(Request* request, EngineOutput* output, FinishReason reason) {
   output->finished = true;

@@ -175,7 +175,7 @@ class Command:
         )
         if done.returncode != 0 and not self.configs:
             raise OutputError(f"{self.binary} ended with status {done.returncode}:\n{done.stdout}")
-        text = "".join(line.rstrip() + "\n" for line in done.stdout.splitlines())
+        text = "\n".join(line.rstrip() for line in done.stdout.splitlines()).strip("\n") + "\n"
         return without_library_frames(text) if "asan" in self.configs else text
 
 
