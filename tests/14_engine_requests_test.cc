@@ -18,6 +18,7 @@
 #include "lessons/10_kv_cache/kv_cache_generator.h"
 #include "lessons/14_engine/engine.h"
 #include "lessons/14_engine/engine_generator.h"
+#include "tests/reference.h"
 #include "tests/tiny_checkpoint.h"
 
 namespace {
@@ -196,6 +197,7 @@ TEST(Engine, SaysWhatLesson10Says) {
            {{"head_dim", 32}},
            {{"num_attention_heads", 9}, {"num_key_value_heads", 3}, {"head_dim", 64}},
            {{"num_attention_heads", 5}, {"num_key_value_heads", 1}, {"head_dim", 32}},
+           {{"num_attention_heads", 6}, {"num_key_value_heads", 2}, {"head_dim", 6}},
            {{"num_key_value_heads", 4}, {"head_dim", 128}, {"num_hidden_layers", 1}},
            {{"tie_word_embeddings", false}, {"vocab_size", 131}}}) {
     SCOPED_TRACE(shape.dump());
@@ -229,6 +231,54 @@ TEST(Engine, SaysWhatLesson10SaysWithTheBundledModel) {
   config.max_model_len = 128;
   ExpectLesson10sTokens(model, requests, config);
 }
+
+// --- the same tokens as transformers'
+
+struct ReferenceCase {
+  const char* name;
+  const char* model;
+  const char* fixture;
+};
+
+const ReferenceCase kReferenceCases[] = {
+    {"pocket_sum", "models/pocket", "tests/fixtures/pocket_sum.safetensors"},
+    {"pocket_chat", "models/pocket", "tests/fixtures/pocket_chat.safetensors"},
+    {"explicit_head_dim", "tests/fixtures/models/explicit_head_dim",
+     "tests/fixtures/models/explicit_head_dim/expected.safetensors"},
+    {"rope_parameters", "tests/fixtures/models/rope_parameters",
+     "tests/fixtures/models/rope_parameters/expected.safetensors"},
+    {"no_scaling", "tests/fixtures/models/no_scaling",
+     "tests/fixtures/models/no_scaling/expected.safetensors"},
+    {"wide_heads", "tests/fixtures/models/wide_heads",
+     "tests/fixtures/models/wide_heads/expected.safetensors"},
+};
+
+class EngineReference : public testing::TestWithParam<ReferenceCase> {};
+
+// Beyond the first token of which the truth is not sure, two right engines may tell two stories.
+TEST_P(EngineReference, TextIsTransformersText) {
+  const Fixture fixture(GetParam().fixture);
+  const Model model(DataPath(GetParam().model));
+  std::vector<int> expected = fixture.Ints("generated.f32");
+  const std::vector<double> gap = fixture.Values("generated.gap");
+  const std::vector<double> error = fixture.Values("generated.bf16_max_error");
+  size_t sure = 0;
+  while (sure < expected.size() && gap[sure] > 2 * error[sure]) ++sure;
+  ASSERT_GT(sure, 0u);
+  // Twice, so that the second finds the first one's blocks; in chunks.
+  EngineConfig config = SmallConfig(2, 8, 200);
+  Engine engine(model.config, model.weights, config);
+  for (int round = 0; round < 2; ++round) {
+    const Answer answer =
+        RunAlone(&engine, Ask(fixture.Ints("token_ids"), static_cast<int>(expected.size())));
+    ASSERT_EQ(answer.token_ids.size(), expected.size());
+    EXPECT_TRUE(std::equal(expected.begin(), expected.begin() + sure, answer.token_ids.begin()));
+  }
+  EXPECT_EQ(engine.stats().cached_tokens > 0, fixture.Ints("token_ids").size() > 4);
+}
+
+INSTANTIATE_TEST_SUITE_P(, EngineReference, testing::ValuesIn(kReferenceCases),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 // --- alone and in company
 

@@ -1,6 +1,7 @@
 #include "lessons/14_engine/engine.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/base/error.h"
 #include "common/base/progress.h"
@@ -61,8 +62,11 @@ int BlocksByMemory(const ModelConfig& model, const EngineConfig& config) {
   const size_t block_bytes = PagedKvCache::BytesPerBlock(model, config.block_size);
   // All that can run, at full length, and as much again for what may be asked for once more.
   const size_t longest = (config.max_model_len + config.block_size - 1) / config.block_size;
-  const size_t enough = 2 * config.max_num_seqs * longest;
-  const size_t blocks = std::min(bytes / block_bytes, enough);
+  const size_t enough = size_t{2} * config.max_num_seqs * longest;
+  // Attention counts rows of K in an int.
+  const size_t countable =
+      std::numeric_limits<int>::max() / (size_t{1} * config.block_size * model.num_key_value_heads);
+  const size_t blocks = std::min({bytes / block_bytes, enough, countable});
   Check(blocks >= 1, "no memory is left for the KV cache: a block takes ", HumanBytes(block_bytes),
         ", ", HumanBytes(used), " of ", HumanBytes(total), " are taken, and ", HumanBytes(usable),
         " may be; lower --max-num-batched-tokens or --max-num-seqs, or raise "

@@ -183,6 +183,14 @@ Prefix Scheduler::FindPrefix(const Request& request) {
 }
 
 void Scheduler::Run(Request* request, int num_tokens) {
+  const int end = request->num_computed + num_tokens;
+  Check(request->slot >= 0, "scheduler: request ", request->number, " is planned and has no slot");
+  Check(num_tokens >= 1 && num_tokens <= std::min(request->remaining(), budget_),
+        "scheduler: ", num_tokens, " tokens of request ", request->number, " are planned, of ",
+        request->remaining(), " that remain and a budget of ", budget_);
+  Check(BlocksFor(end) <= static_cast<int>(request->blocks.size()), "scheduler: request ",
+        request->number, " is planned up to token ", end, ", and has ", request->blocks.size(),
+        " blocks");
   ScheduledSequence part;
   part.request = request->number;
   part.slot = request->slot;
@@ -191,7 +199,7 @@ void Scheduler::Run(Request* request, int num_tokens) {
   part.samples = num_tokens == request->remaining();
   plan_.sequences.push_back(part);
   budget_ -= num_tokens;
-  request->num_computed += num_tokens;
+  request->num_computed = end;
   if (part.samples) ++request->num_tokens;  // whichever it will be
   RememberBlocks(request);
 }
