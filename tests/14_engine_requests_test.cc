@@ -188,7 +188,7 @@ void ExpectLesson10sTokens(const Model& model, const std::vector<GenerationReque
       EXPECT_EQ(actual[i].finish_reason, expected[i].finish_reason);
     }
   }
-  EXPECT_GT(compared, all / 4) << "little was compared";
+  EXPECT_GT(compared, all / 8) << "little was compared";
 }
 
 TEST(Engine, SaysWhatLesson10Says) {
@@ -202,7 +202,7 @@ TEST(Engine, SaysWhatLesson10Says) {
            {{"tie_word_embeddings", false}, {"vocab_size", 131}}}) {
     SCOPED_TRACE(shape.dump());
     const Model model(SmallCheckpoint(random.Integer(1, 1000), shape).Write("shape"));
-    std::vector<GenerationRequest> requests(6);
+    std::vector<GenerationRequest> requests(12);
     for (GenerationRequest& request : requests) {
       request.prompt_token_ids =
           random.Integers(random.Integer(1, 30), 0, model.config.vocab_size - 1);
@@ -255,26 +255,30 @@ const ReferenceCase kReferenceCases[] = {
 
 class EngineReference : public testing::TestWithParam<ReferenceCase> {};
 
-// Beyond the first token of which the truth is not sure, two right engines may tell two stories.
-TEST_P(EngineReference, TextIsTransformersText) {
+// Whatever came before, the next token is the truth's where the truth is sure. All beginnings of
+// the text are asked at once, so that each finds blocks of those before it.
+TEST_P(EngineReference, NextTokensAreTransformers) {
   const Fixture fixture(GetParam().fixture);
   const Model model(DataPath(GetParam().model));
-  std::vector<int> expected = fixture.Ints("generated.f32");
+  const std::vector<int> generated = fixture.Ints("generated.f32");
   const std::vector<double> gap = fixture.Values("generated.gap");
   const std::vector<double> error = fixture.Values("generated.bf16_max_error");
-  size_t sure = 0;
-  while (sure < expected.size() && gap[sure] > 2 * error[sure]) ++sure;
-  ASSERT_GT(sure, 0u);
-  // Twice, so that the second finds the first one's blocks; in chunks.
-  EngineConfig config = SmallConfig(2, 8, 200);
-  Engine engine(model.config, model.weights, config);
-  for (int round = 0; round < 2; ++round) {
-    const Answer answer =
-        RunAlone(&engine, Ask(fixture.Ints("token_ids"), static_cast<int>(expected.size())));
-    ASSERT_EQ(answer.token_ids.size(), expected.size());
-    EXPECT_TRUE(std::equal(expected.begin(), expected.begin() + sure, answer.token_ids.begin()));
+  Engine engine(model.config, model.weights, SmallConfig(8, 16, 200));
+  std::vector<int> text = fixture.Ints("token_ids");
+  for (const int token : generated) {
+    engine.Add(Ask(text, 1));
+    text.push_back(token);
   }
-  EXPECT_EQ(engine.stats().cached_tokens > 0, fixture.Ints("token_ids").size() > 4);
+  const Answers answers = RunAll(&engine);
+  int sure = 0;
+  for (size_t i = 0; i < generated.size(); ++i) {
+    if (gap[i] <= 2 * error[i]) continue;
+    ++sure;
+    EXPECT_EQ(answers.at(static_cast<int>(i)).token_ids, std::vector<int>{generated[i]})
+        << "generated token " << i;
+  }
+  EXPECT_GT(sure, 0);
+  EXPECT_GT(engine.stats().cached_tokens, engine.stats().computed_tokens);
 }
 
 INSTANTIATE_TEST_SUITE_P(, EngineReference, testing::ValuesIn(kReferenceCases),
