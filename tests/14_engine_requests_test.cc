@@ -652,7 +652,8 @@ TEST(Engine, AStepAllocatesNothing) {
     engine.Step();
     ASSERT_EQ(allocations, before) << "step " << engine.last_step().step;
     if (!IsSimulator()) CUDA_CHECK(cudaMemGetInfo(&free_after, &total));
-    ASSERT_EQ(free_after, free_before) << "step " << engine.last_step().step;
+    // More may be free: another program has ended.
+    ASSERT_GE(free_after, free_before) << "step " << engine.last_step().step;
   }
   EXPECT_GT(engine.stats().preemptions, 5);
 }

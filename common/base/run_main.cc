@@ -27,6 +27,18 @@ int Report(const char* program, const char* message) {
   return kBadInput;
 }
 
+// Why standard output has not taken all that was written; empty if it has.
+std::string OutputFailure() {
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout) return "";
+  // The write may have failed long ago, and errno be another call's by now: ask again.
+  errno = 0;
+  std::clearerr(stdout);
+  const bool written = std::fputc('\n', stdout) != EOF && std::fflush(stdout) == 0;
+  return StrCat("standard output: ",
+                written || errno == 0 ? "not all could be written" : std::strerror(errno));
+}
+
 }  // namespace
 
 int RunMain(int argc, char** argv, const std::function<int(int, char**)>& body) {
@@ -39,11 +51,8 @@ int RunMain(int argc, char** argv, const std::function<int(int, char**)>& body) 
       throw Error(user_folder, ": cannot be entered: ", std::strerror(errno));
     }
     const int status = body(argc, argv);
-    std::cout.flush();
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {
-      return Report(program, (std::string("standard output: ") + std::strerror(errno)).c_str());
-    }
-    return status;
+    const std::string failure = OutputFailure();
+    return failure.empty() ? status : Report(program, failure.c_str());
   } catch (const std::bad_alloc&) {
     return Report(program, "out of host memory");
   } catch (const std::exception& error) {

@@ -586,25 +586,53 @@ __device__ bool IsLastOf(int count, int* ticket, int* is_last) {
 // end::ticket[]
 
 // tag::merge_spans[]
-// The block that finished last has all spans of its row to merge, first to last.
+// The block that finished last has all spans of its rows to merge, first to last. Each merge needs
+// the one before, but no load does: those of a few spans, for all rows, are under way together.
+template <int kRows>
 __device__ void MergeSpans(const AttentionShape& shape, const PagedSpan& work,
-                           const SpanResults& results, int64_t first_item, int head, bf16* output) {
+                           const SpanResults& results, int64_t first_item, int first_head,
+                           int num_heads, bf16* __restrict__ output) {  // (num_heads, head_dim)
+  constexpr int kTogether = 4;
   const int num_spans = (work.visible + kPagedSpan - 1) / kPagedSpan;
   for (int d = threadIdx.x; d < shape.head_dim; d += blockDim.x) {
-    Softmax whole = EmptySoftmax();
-    float total = 0;
-#pragma unroll 4
-    for (int s = 0; s < num_spans; ++s) {
-      const int64_t row = (first_item + s) % results.ring * shape.num_heads + head;
-      // Past the L1 cache, where another block's results need not be seen.
-      Softmax span;
-      span.largest = __ldcg(&results.softmaxes[row].largest);
-      span.sum = __ldcg(&results.softmaxes[row].sum);
-      const float sum = __ldcg(&results.sums[row * shape.head_dim + d]);
-      const Shrink shrink = Merge(span, &whole);
-      total = s == 0 ? sum : MultiplyAdd(total, shrink.whole, sum * shrink.part);
+    Softmax wholes[kRows];
+    float totals[kRows];
+    int place = static_cast<int>(first_item % results.ring);
+    for (int first = 0; first < num_spans; first += kTogether) {
+      Softmax spans[kTogether][kRows];
+      float sums[kTogether][kRows];
+#pragma unroll
+      for (int s = 0; s < kTogether; ++s) {
+        if (first + s >= num_spans) break;
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          const int64_t row =
+              static_cast<int64_t>(place) * shape.num_heads + first_head + min(r, num_heads - 1);
+          // Past the L1 cache, where another block's results need not be seen.
+          spans[s][r].largest = __ldcg(&results.softmaxes[row].largest);
+          spans[s][r].sum = __ldcg(&results.softmaxes[row].sum);
+          sums[s][r] = __ldcg(&results.sums[row * shape.head_dim + d]);
+        }
+        place = place + 1 == results.ring ? 0 : place + 1;
+      }
+#pragma unroll
+      for (int s = 0; s < kTogether; ++s) {
+        if (first + s >= num_spans) break;
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          if (first + s == 0) wholes[r] = EmptySoftmax();
+          const Shrink shrink = Merge(spans[s][r], &wholes[r]);
+          totals[r] = first + s == 0
+                          ? sums[s][r]
+                          : MultiplyAdd(totals[r], shrink.whole, sums[s][r] * shrink.part);
+        }
+      }
     }
-    output[d] = __float2bfloat16(total / whole.sum);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (r < num_heads)
+        output[r * shape.head_dim + d] = __float2bfloat16(totals[r] / wholes[r].sum);
+    }
   }
 }
 // end::merge_spans[]
@@ -663,12 +691,10 @@ __global__ void __launch_bounds__(kHeadDim)
   const int64_t row_first_item = item - work.span;
   int* ticket = batch.tickets + row_first_item % results.ring * gridDim.y + blockIdx.y;
   if (!IsLastOf((work.visible - 1) / kPagedSpan + 1, ticket, &shared.is_last)) return;
-  for (int r = 0; r < self.num_heads; ++r) {
-    const int head = self.first_head + r;
-    MergeSpans(
-        shape, work, results, row_first_item, head,
-        tensors.output + (static_cast<int64_t>(work.query) * shape.num_heads + head) * kHeadDim);
-  }
+  MergeSpans<kRows>(
+      shape, work, results, row_first_item, self.first_head, self.num_heads,
+      tensors.output +
+          (static_cast<int64_t>(work.query) * shape.num_heads + self.first_head) * kHeadDim);
 }
 // end::span[]
 
