@@ -10,6 +10,10 @@
 
 namespace tinyvllm::simulator {
 
+// Whose memory it is. kVariable: the program's, `__device__` variables among them. kOther: none
+// that a kernel may have in common with others, such as a variable of the simulator.
+enum class Space : uint8_t { kGlobal, kShared, kVariable, kOther };
+
 enum class AccessKind : uint8_t { kRead, kWrite, kAtomicRead, kAtomicWrite };
 
 inline bool IsWrite(AccessKind kind) {
@@ -25,8 +29,9 @@ struct MemoryAccess {
   AccessKind kind;
   bool is_volatile;
   bool in_thread_variables;  // the OS thread's own, as shared memory is; else global memory
-  int thread;                // number in the block
-  const void* place;         // where the hook returns to
+  Space space;
+  int thread;         // number in the block
+  const void* place;  // where the hook returns to
 };
 
 // Tells the watchers, unless it is an access to the thread's own stack.

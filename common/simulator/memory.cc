@@ -238,21 +238,21 @@ void MemoryMap::Update() {
   std::lock_guard<std::mutex> lock(table.mutex);
   if (version_ == table.version) return;
   version_ = table.version;
-  last_ = {};
+  std::fill_n(cache_, kCached, Range());
   ranges_.clear();
   for (const auto& [begin, allocation] : table.allocations) {
     ranges_.push_back({begin, allocation.bytes});
   }
 }
 
-bool MemoryMap::Find(uintptr_t address) {
+bool MemoryMap::Find(uintptr_t address, Range* found) const {
   const auto next =
       std::upper_bound(ranges_.begin(), ranges_.end(), address,
                        [](uintptr_t at, const Range& range) { return at < range.begin; });
   if (next == ranges_.begin() || address - std::prev(next)->begin >= std::prev(next)->bytes) {
     return false;
   }
-  last_ = *std::prev(next);
+  *found = *std::prev(next);
   return true;
 }
 

@@ -28,8 +28,8 @@ class MemoryMap {
  public:
   void Update();
   bool Contains(uintptr_t address) {
-    if (address - last_.begin < last_.bytes) return true;
-    return Find(address);
+    Range& cached = cache_[address >> kCachedShift & (kCached - 1)];
+    return address - cached.begin < cached.bytes || Find(address, &cached);
   }
 
  private:
@@ -37,11 +37,13 @@ class MemoryMap {
     uintptr_t begin = 0;
     size_t bytes = 0;
   };
-  bool Find(uintptr_t address);
+  bool Find(uintptr_t address, Range* found) const;
 
+  static constexpr int kCachedShift = 10;
+  static constexpr size_t kCached = 256;
   uint64_t version_ = 0;
   std::vector<Range> ranges_;  // by address
-  Range last_;
+  Range cache_[kCached];
 };
 
 // Frees everything, for cudaDeviceReset.

@@ -23,12 +23,16 @@ namespace {
 // One access, remembered. Time is counted in meetings of the block: a barrier or a __syncwarp
 // anywhere in it begins a new tick.
 struct Access {
-  uint32_t block;  // unique in the program; 0: none
-  uint32_t time;
-  int32_t place;  // from PlaceBase()
-  uint32_t thread : 10;
-  uint32_t atomic : 1;
-  uint32_t fences : 21;  // that its thread had executed before
+  uint64_t when = 0;  // block, time
+  uint64_t what = 0;  // place; number of its thread's fences before; atomic; thread
+
+  // Unique in the program; 0: no access.
+  uint32_t block() const { return static_cast<uint32_t>(when >> 32); }
+  uint32_t time() const { return static_cast<uint32_t>(when); }
+  int32_t place() const { return static_cast<int32_t>(what >> 32); }  // from PlaceBase()
+  uint32_t fences() const { return static_cast<uint32_t>(what) >> 11; }
+  bool atomic() const { return what >> 10 & 1; }
+  int thread() const { return static_cast<int>(what & 1023); }
 };
 
 // What is known of one granule. One writer is enough: of two that do not race, the later one is
@@ -49,29 +53,32 @@ constexpr int kPageShift = 10;
 constexpr size_t kPageBytes = size_t{1} << kPageShift;
 constexpr int kLargestGranuleShift = 4;
 
-struct Page {
-  std::atomic<bool> locked{false};
-  int shift = kLargestGranuleShift;
-  Cell* cells = Allocate(kLargestGranuleShift);
-
-  static Cell* Allocate(int shift) {
-    void* memory = std::calloc(kPageBytes >> shift, sizeof(Cell));
-    if (memory == nullptr) {
-      std::fputs("CUDA simulator: no memory for the race detector's shadow\n", stderr);
-      std::abort();
-    }
-    return static_cast<Cell*>(memory);
+// A page's granules, of one size.
+struct Granules {
+  explicit Granules(int shift)
+      : shift(shift), cells(static_cast<Cell*>(std::calloc(kPageBytes >> shift, sizeof(Cell)))) {
+    if (cells != nullptr) return;
+    std::fputs("CUDA simulator: no memory for the race detector's shadow\n", stderr);
+    std::abort();
   }
 
-  void Split(int finer) {
-    Cell* split = Allocate(finer);
-    const size_t parts = size_t{1} << (shift - finer);
-    for (size_t i = 0; i < kPageBytes >> shift; ++i) {
-      std::fill_n(split + i * parts, parts, cells[i]);
+  const int shift;
+  Cell* const cells;
+};
+
+struct Page {
+  std::atomic<bool> locked{false};
+  // The coarser ones, which another OS thread may be reading, are kept.
+  std::atomic<const Granules*> granules{new Granules(kLargestGranuleShift)};
+
+  void Split(int finer_shift) {
+    const Granules& coarse = *granules.load(std::memory_order_relaxed);
+    const auto* finer = new Granules(finer_shift);
+    const size_t parts = size_t{1} << (coarse.shift - finer_shift);
+    for (size_t i = 0; i < kPageBytes >> coarse.shift; ++i) {
+      std::fill_n(finer->cells + i * parts, parts, coarse.cells[i]);
     }
-    std::free(cells);
-    cells = split;
-    shift = finer;
+    granules.store(finer, std::memory_order_release);
   }
 
   void Lock() {
@@ -97,8 +104,9 @@ class Shadow {
     for (Part& part : parts_) {
       std::lock_guard<std::mutex> lock(part.mutex);
       for (auto& entry : part.pages) {
-        Page& page = *entry.second;
-        std::memset(static_cast<void*>(page.cells), 0, (kPageBytes >> page.shift) * sizeof(Cell));
+        const Granules& granules = *entry.second->granules.load(std::memory_order_relaxed);
+        std::memset(static_cast<void*>(granules.cells), 0,
+                    (kPageBytes >> granules.shift) * sizeof(Cell));
       }
     }
   }
@@ -128,9 +136,10 @@ struct Release {
   std::vector<uint32_t> fences_of_threads;  // and those before a thread's fence of this number
 
   bool Covers(const Access& access, int warp_shift) const {
-    const int thread = access.thread;
-    return access.time < before || access.fences < fences_of_threads[thread] ||
-           (thread >> warp_shift == warp && access.time <= lanes[thread & ((1 << warp_shift) - 1)]);
+    const int thread = access.thread();
+    return access.time() < before || access.fences() < fences_of_threads[thread] ||
+           (thread >> warp_shift == warp &&
+            access.time() <= lanes[thread & ((1 << warp_shift) - 1)]);
   }
 };
 
@@ -208,19 +217,27 @@ uintptr_t PlaceBase() { return reinterpret_cast<uintptr_t>(&RaceFence); }
 
 // --- What is ordered.
 
+// What most accesses are: of an earlier launch, none at all, or of this block and older than its
+// last barrier. Ordered before whatever the block does now.
+bool IsPast(const Context& self, const Access& earlier) {
+  const uint64_t begin_of_block = uint64_t{self.block} << 32;
+  return earlier.when < uint64_t{self.first_block} << 32 ||
+         earlier.when - begin_of_block < self.barrier_time;
+}
+
 // Whether `earlier`, of this block, is ordered before what `thread` does now.
 bool OrderedInBlock(const Context& self, const Access& earlier, int thread) {
-  const int other = earlier.thread;
-  if (other == thread || earlier.time < self.barrier_time) return true;
+  const int other = earlier.thread();
+  if (other == thread || earlier.time() < self.barrier_time) return true;
   const int warp = thread >> self.warp_shift;
   if (other >> self.warp_shift != warp) return false;
   const int mask = self.warp_size - 1;
-  return earlier.time <= self.seen[warp][thread & mask][other & mask];
+  return earlier.time() <= self.seen[warp][thread & mask][other & mask];
 }
 
 bool OrderedByFence(const Context& self, const Access& earlier, int thread) {
   if (self.acquired.empty()) return false;
-  const auto found = self.acquired.find(earlier.block);
+  const auto found = self.acquired.find(earlier.block());
   if (found == self.acquired.end()) return false;
   for (const Acquired& acquired : found->second) {
     const bool known = acquired.phase < self.barrier_time ||
@@ -230,43 +247,80 @@ bool OrderedByFence(const Context& self, const Access& earlier, int thread) {
   return false;
 }
 
-bool Races(const Context& self, const Access& earlier, int thread, bool in_thread_variables) {
-  if (earlier.block < self.first_block) return false;  // an earlier launch, or none
-  if (earlier.block == self.block) return !OrderedInBlock(self, earlier, thread);
+__attribute__((noinline)) bool RacesWithPresent(const Context& self, const Access& earlier,
+                                                int thread, bool in_thread_variables) {
+  if (earlier.block() == self.block) return !OrderedInBlock(self, earlier, thread);
   return !in_thread_variables && !OrderedByFence(self, earlier, thread);
+}
+
+TINYVLLM_SIM_INLINE bool Races(const Context& self, const Access& earlier, int thread,
+                               bool in_thread_variables) {
+  return !IsPast(self, earlier) && RacesWithPresent(self, earlier, thread, in_thread_variables);
 }
 
 // --- One access to one granule.
 
-void RememberRead(const Context& self, Cell* cell, const Access& access) {
-  const int thread = access.thread;
-  Access(&reads)[2] = cell->reads;
-  for (Access& read : reads) {
-    const bool over = read.block < self.first_block ||
-                      (read.block == self.block && OrderedInBlock(self, read, thread) &&
-                       (read.atomic || !access.atomic));
-    if (over) {
-      read = access;
-      return;
+// Which of the two remembered reads this one takes the place of, or -1.
+int SlotOfRead(const Context& self, const Access (&reads)[2], const Access& access) {
+  const int thread = access.thread();
+  for (int i = 0; i < 2; ++i) {
+    const Access& read = reads[i];
+    if (read.block() < self.first_block ||
+        (read.block() == self.block && OrderedInBlock(self, read, thread) &&
+         (read.atomic() || !access.atomic()))) {
+      return i;
     }
   }
-  for (Access& read : reads) {
-    if (read.atomic && !access.atomic) {
-      read = access;
-      return;
-    }
+  for (int i = 0; i < 2; ++i) {
+    if (reads[i].atomic() && !access.atomic()) return i;
   }
-  const bool same_block = reads[0].block == reads[1].block;
-  if (!same_block) return;
-  const bool new_block = reads[0].block != access.block;
-  const bool same_warp = reads[0].thread >> self.warp_shift == reads[1].thread >> self.warp_shift;
-  if (new_block || same_warp) reads[1] = access;
+  if (reads[0].block() != reads[1].block()) return -1;
+  const bool new_block = reads[0].block() != access.block();
+  const bool same_warp =
+      reads[0].thread() >> self.warp_shift == reads[1].thread() >> self.warp_shift;
+  return new_block || same_warp ? 1 : -1;
+}
+
+// What lies there now; another OS thread may be writing it.
+Access Glance(const Access& access) {
+  return {__atomic_load_n(&access.when, __ATOMIC_RELAXED),
+          __atomic_load_n(&access.what, __ATOMIC_RELAXED)};
+}
+
+// Whether both are the same thread's, of one kind, with nothing between that orders anything.
+bool SameTime(const Access& a, const Access& b) {
+  return a.when == b.when && static_cast<uint32_t>(a.what) == static_cast<uint32_t>(b.what);
+}
+
+// Whether a read races with nothing and need not be remembered. Most reads are such, of what many
+// threads read, and the page need not be locked for them. If in doubt, false: Visit then looks
+// again.
+TINYVLLM_SIM_INLINE bool NothingNew(const Context& self, const Cell& cell, const Access& access,
+                                    bool in_thread_variables) {
+  const Access first = Glance(cell.reads[0]), second = Glance(cell.reads[1]);
+  // Who has written since would have met this very read.
+  if (SameTime(first, access) || SameTime(second, access)) return true;
+  if (IsPast(self, first) || IsPast(self, second)) return false;
+  // Plain reads of this block by two warps stay, if the third is of yet another one.
+  const bool all_plain_in_block = first.block() == self.block && second.block() == self.block &&
+                                  !first.atomic() && !second.atomic();
+  const int shift = self.warp_shift;
+  const int warp = access.thread() >> shift, first_warp = first.thread() >> shift,
+            second_warp = second.thread() >> shift;
+  const bool three_warps = warp != first_warp && warp != second_warp && first_warp != second_warp;
+  if (!(all_plain_in_block && three_warps)) {
+    const Access reads[2] = {first, second};
+    if (SlotOfRead(self, reads, access) >= 0) return false;
+  }
+  const int thread = access.thread();
+  return !Races(self, Glance(cell.write), thread, in_thread_variables) &&
+         (access.atomic() || !Races(self, Glance(cell.atomic), thread, in_thread_variables));
 }
 
 // Remembers the access; returns whether an earlier one races with it, and which.
 bool Visit(const Context& self, Cell* cell, const Access& access, AccessKind kind,
            bool in_thread_variables, Access* racing, AccessKind* racing_kind) {
-  const int thread = access.thread;
+  const int thread = access.thread();
   const auto check = [&](const Access& earlier, AccessKind its_kind) {
     if (!Races(self, earlier, thread, in_thread_variables)) return false;
     *racing = earlier;
@@ -274,16 +328,17 @@ bool Visit(const Context& self, Cell* cell, const Access& access, AccessKind kin
     return true;
   };
   bool found = check(cell->write, AccessKind::kWrite);
-  if (!found && !access.atomic) found = check(cell->atomic, AccessKind::kAtomicWrite);
+  if (!found && !access.atomic()) found = check(cell->atomic, AccessKind::kAtomicWrite);
   if (kind == AccessKind::kWrite || kind == AccessKind::kAtomicWrite) {
     for (const Access& read : cell->reads) {
       if (found) break;
-      if (access.atomic && read.atomic) continue;
-      found = check(read, read.atomic ? AccessKind::kAtomicRead : AccessKind::kRead);
+      if (access.atomic() && read.atomic()) continue;
+      found = check(read, read.atomic() ? AccessKind::kAtomicRead : AccessKind::kRead);
     }
-    (access.atomic ? cell->atomic : cell->write) = access;
+    (access.atomic() ? cell->atomic : cell->write) = access;
   } else {
-    RememberRead(self, cell, access);
+    const int slot = SlotOfRead(self, cell->reads, access);
+    if (slot >= 0) cell->reads[slot] = access;
   }
   return found;
 }
@@ -297,20 +352,21 @@ struct Found {
 };
 
 // False, after the block's failure; true where the memory is none of CUDA's.
-bool Report(const Context& self, const Found& found, const Access& access, AccessKind kind,
-            const MemoryAccess& memory_access) {
+__attribute__((noinline, cold)) bool Report(const Context& self, const Found& found,
+                                            const Access& access, AccessKind kind,
+                                            const MemoryAccess& memory_access) {
   Race race;
   race.memory = NameMemory(found.address, memory_access.in_thread_variables);
   if (race.memory.empty()) return true;
   const auto side = [&](const Access& a, AccessKind its_kind) {
-    return Race::Side{its_kind, a.block - self.first_block, static_cast<int>(a.thread),
-                      reinterpret_cast<const void*>(PlaceBase() + a.place)};
+    return Race::Side{its_kind, a.block() - self.first_block, static_cast<int>(a.thread()),
+                      reinterpret_cast<const void*>(PlaceBase() + a.place())};
   };
   race.earlier = side(found.earlier, found.earlier_kind);
   race.later = side(access, kind);
   race.bytes = memory_access.bytes;
-  race.same_warp = found.earlier.block == access.block &&
-                   found.earlier.thread >> self.warp_shift == access.thread >> self.warp_shift;
+  race.same_warp = found.earlier.block() == access.block() &&
+                   found.earlier.thread() >> self.warp_shift == access.thread() >> self.warp_shift;
   self.runner->Fail(cudaErrorLaunchFailure, DescribeRace(race, *self.runner));
   return false;
 }
@@ -413,20 +469,28 @@ bool VisitPage(Context& self, uintptr_t begin, size_t bytes, const Access& acces
   Page& page = *FindPage(self, begin >> kPageShift);
   const uintptr_t offset = begin & (kPageBytes - 1);
   const int granule = __builtin_ctzll(offset | bytes | 1 << kLargestGranuleShift);
+  const Granules* granules = page.granules.load(std::memory_order_acquire);
+  if (!IsWrite(kind) && granules->shift <= granule) {
+    size_t i = offset >> granules->shift;
+    const size_t end = (offset + bytes + (size_t{1} << granules->shift) - 1) >> granules->shift;
+    while (i < end && NothingNew(self, granules->cells[i], access, in_thread_variables)) ++i;
+    if (i == end) return false;
+  }
   bool races = false;
-  page.Lock();
-  if (granule < page.shift) page.Split(granule);
-  for (size_t i = offset >> page.shift; i << page.shift < offset + bytes; ++i) {
+  if (!in_thread_variables) page.Lock();  // no other OS thread comes to shared memory
+  if (granule < page.granules.load(std::memory_order_relaxed)->shift) page.Split(granule);
+  granules = page.granules.load(std::memory_order_relaxed);
+  for (size_t i = offset >> granules->shift; i << granules->shift < offset + bytes; ++i) {
     Found other;
-    if (Visit(self, &page.cells[i], access, kind, in_thread_variables, &other.earlier,
+    if (Visit(self, &granules->cells[i], access, kind, in_thread_variables, &other.earlier,
               &other.earlier_kind) &&
         !races) {
       races = true;
-      other.address = begin - offset + (i << page.shift);
+      other.address = begin - offset + (i << granules->shift);
       *found = other;
     }
   }
-  page.Unlock();
+  if (!in_thread_variables) page.Unlock();
   return races;
 }
 
@@ -441,6 +505,7 @@ AccessKind KindOf(const MemoryAccess& access) {
 // --- What the kernel does.
 
 bool RaceAccess(const MemoryAccess& memory_access) {
+  if (memory_access.space == Space::kOther) return true;
   Context& self = *context;
   const AccessKind kind = KindOf(memory_access);
   const int thread = memory_access.thread;
@@ -448,14 +513,11 @@ bool RaceAccess(const MemoryAccess& memory_access) {
   if (IsAtomic(kind) && !memory_access.in_thread_variables) {
     BeginAtomic(self, thread, memory_access.address);
   }
-  Access access = {};
-  access.block = self.block;
-  access.time = self.time;
-  access.place =
-      static_cast<int32_t>(reinterpret_cast<uintptr_t>(memory_access.place) - 1 - PlaceBase());
-  access.thread = thread;
-  access.atomic = IsAtomic(kind);
-  access.fences = self.any_fence ? self.fences[thread].count : 0;
+  Access access;
+  access.when = uint64_t{self.block} << 32 | self.time;
+  const uintptr_t place = reinterpret_cast<uintptr_t>(memory_access.place) - 1 - PlaceBase();
+  const uint32_t fences = self.any_fence ? self.fences[thread].count : 0;
+  access.what = uint64_t{place} << 32 | fences << 11 | uint32_t{IsAtomic(kind)} << 10 | thread;
   const uintptr_t end = memory_access.address + memory_access.bytes;
   for (uintptr_t at = memory_access.address; at < end;) {
     const uintptr_t page_end = std::min(end, (at | (kPageBytes - 1)) + 1);

@@ -8,7 +8,6 @@
 
 #include "common/simulator/access.h"
 #include "common/simulator/block.h"
-#include "common/simulator/memory.h"
 #include "common/simulator/settings.h"
 #include "common/simulator/watch.h"
 
@@ -20,8 +19,6 @@ constexpr int kBanks = 32;
 constexpr int kBankBytes = 4;
 // No instruction of a GPU moves more for a thread; what g++ copies at once is taken apart.
 constexpr size_t kLargestAccess = 16;
-
-enum class Space : uint8_t { kNone, kGlobal, kShared };
 
 // What the lanes of a warp did in one execution of one instruction.
 struct Access {
@@ -136,7 +133,6 @@ class Counter {
   void EndBlock() { FlushBlock(); }
   void Barrier();
   void Meeting(int warp, uint64_t lanes);
-  void Shared(const void* variable, size_t bytes);
   void OnAccess(const MemoryAccess& access);
   const KernelStatistics& total() const { return total_; }
 
@@ -157,7 +153,6 @@ class Counter {
     std::vector<uint32_t> touched;  // those with accesses
   };
 
-  Space SpaceOf(const MemoryAccess& access);
   uint32_t Number(const Instruction& instruction);
   void CountPiece(uintptr_t address, const Instruction& instruction, int thread);
   void Tally(const Access& access, const Instruction& instruction, const Warp& warp);
@@ -169,10 +164,7 @@ class Counter {
   int warp_shift_ = 5;
   int num_warps_ = 0;
   int num_threads_ = 0;
-  size_t dynamic_bytes_ = 0;
   Warp warps_[kMaxWarps];
-  std::vector<std::pair<uintptr_t, size_t>> shared_;  // of this block
-  MemoryMap memory_;
 
   std::vector<Instruction> instructions_;
   std::unordered_map<Instruction, uint32_t, InstructionHash> numbers_;
@@ -189,12 +181,10 @@ class Counter {
 void Counter::BeginLaunch(const KernelLaunch& launch) {
   FlushBlock();  // what a kernel that was given up has left
   total_ = {};
-  memory_.Update();
   warp_size_ = WarpSize();
   warp_shift_ = warp_size_ == 64 ? 6 : 5;
   num_threads_ = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
   num_warps_ = (num_threads_ + warp_size_ - 1) / warp_size_;
-  dynamic_bytes_ = launch.shared_bytes;
   for (int i = 0; i < num_warps_; ++i) {
     warps_[i].exists = ~uint64_t{0} >> (64 - std::min(warp_size_, num_threads_ - i * warp_size_));
   }
@@ -205,7 +195,6 @@ void Counter::BeginLaunch(const KernelLaunch& launch) {
 }
 
 void Counter::BeginBlock() {
-  shared_.clear();
   ++total_.blocks;
   total_.threads += num_threads_;
 }
@@ -224,22 +213,6 @@ void Counter::Meeting(int warp, uint64_t lanes) {
   }
 }
 
-void Counter::Shared(const void* variable, size_t bytes) {
-  shared_.emplace_back(reinterpret_cast<uintptr_t>(variable), bytes);
-}
-
-Space Counter::SpaceOf(const MemoryAccess& access) {
-  if (!access.in_thread_variables) {
-    return memory_.Contains(access.address) ? Space::kGlobal : Space::kNone;
-  }
-  const auto dynamic = reinterpret_cast<uintptr_t>(&tinyvllm_simulator_dynamic_shared);
-  if (access.address - dynamic < dynamic_bytes_) return Space::kShared;
-  for (const auto& [begin, bytes] : shared_) {
-    if (access.address - begin < bytes) return Space::kShared;
-  }
-  return Space::kNone;
-}
-
 uint32_t Counter::Number(const Instruction& instruction) {
   Cached& cached = cache_[InstructionHash()(instruction) >> 32 & (kCachedInstructions - 1)];
   if (cached.instruction == instruction) return cached.number;
@@ -251,8 +224,8 @@ uint32_t Counter::Number(const Instruction& instruction) {
 }
 
 void Counter::OnAccess(const MemoryAccess& access) {
-  const Space space = SpaceOf(access);
-  if (space == Space::kNone) return;
+  const Space space = access.space;
+  if (space != Space::kGlobal && space != Space::kShared) return;
   if (IsAtomic(access.kind)) {
     total_.atomics += access.kind == AccessKind::kAtomicWrite;
     return;
@@ -416,7 +389,6 @@ void StatisticsBeginBlock() { counter->BeginBlock(); }
 void StatisticsEndBlock() { counter->EndBlock(); }
 void StatisticsBarrier() { counter->Barrier(); }
 void StatisticsMeeting(int warp, uint64_t lanes) { counter->Meeting(warp, lanes); }
-void StatisticsShared(const void* variable, size_t bytes) { counter->Shared(variable, bytes); }
 void StatisticsAccess(const MemoryAccess& access) { counter->OnAccess(access); }
 
 // --- For everyone.

@@ -33,7 +33,6 @@ void StatisticsBeginBlock();
 void StatisticsEndBlock();
 void StatisticsBarrier();
 void StatisticsMeeting(int warp, uint64_t lanes);
-void StatisticsShared(const void* variable, size_t bytes);
 void StatisticsAccess(const MemoryAccess& access);
 
 }  // namespace tinyvllm::simulator

@@ -44,15 +44,41 @@ struct OsThread {
     return 1;  // the first is the program itself
   }
 
+  bool HasShared(uintptr_t address) {
+    const auto dynamic = reinterpret_cast<uintptr_t>(&tinyvllm_simulator_dynamic_shared);
+    if (address - dynamic < dynamic_bytes || address - last.begin < last.bytes) return true;
+    for (const SharedVariable& variable : shared) {
+      if (address - variable.begin >= variable.bytes) continue;
+      last = variable;
+      return true;
+    }
+    return false;
+  }
+
+  BlockRunner* runner = nullptr;
   uintptr_t begin = 0;
   size_t bytes = 0;
+  size_t dynamic_bytes = 0;  // of shared memory, in this launch
   std::vector<SharedVariable> shared;
+  SharedVariable last = {};  // that was accessed
+  MemoryMap memory;
 };
 
 std::atomic<bool> counting{false};  // by CountKernels
 
 thread_local std::unique_ptr<OsThread> owned_os_thread;
 __thread OsThread* os_thread TINYVLLM_SIM_TLS;  // since its first block
+
+bool IsProgramVariable(uintptr_t address) {
+  return address >= reinterpret_cast<uintptr_t>(__data_start) &&
+         address < reinterpret_cast<uintptr_t>(_end);
+}
+
+Space SpaceOf(uintptr_t address, bool in_thread_variables) {
+  if (in_thread_variables) return os_thread->HasShared(address) ? Space::kShared : Space::kOther;
+  if (os_thread->memory.Contains(address)) return Space::kGlobal;
+  return IsProgramVariable(address) ? Space::kVariable : Space::kOther;
+}
 
 bool OnStack(const BlockRunner& runner, uintptr_t address) {
   const Fiber& fiber = runner.running();
@@ -62,7 +88,7 @@ bool OnStack(const BlockRunner& runner, uintptr_t address) {
 
 std::string NameShared(uintptr_t address) {
   const auto dynamic = reinterpret_cast<uintptr_t>(&tinyvllm_simulator_dynamic_shared);
-  if (address - dynamic < BlockRunner::Get().launch().shared_bytes) {
+  if (address - dynamic < os_thread->dynamic_bytes) {
     return "dynamic shared memory, byte " + std::to_string(address - dynamic);
   }
   for (const OsThread::SharedVariable& variable : os_thread->shared) {
@@ -87,9 +113,7 @@ std::string NameMemory(uintptr_t address, bool in_thread_variables) {
   if (in_thread_variables) return NameShared(address);
   const AddressInfo info = LookUp(reinterpret_cast<const void*>(address));
   if (info.kind == MemoryKind::kPageable) {
-    const bool is_variable = address >= reinterpret_cast<uintptr_t>(__data_start) &&
-                             address < reinterpret_cast<uintptr_t>(_end);
-    return is_variable ? "a __device__ variable" : "";
+    return IsProgramVariable(address) ? "a __device__ variable" : "";
   }
   const uintptr_t offset = address - reinterpret_cast<uintptr_t>(info.begin);
   return "an allocation of " + std::to_string(offset + info.bytes_left) + " bytes, byte " +
@@ -99,12 +123,20 @@ std::string NameMemory(uintptr_t address, bool in_thread_variables) {
 // --- What the engine tells.
 
 WatchedLaunch::WatchedLaunch(const KernelLaunch& launch)
-    : watchers_(Watchers()),
+    : launch_(launch),
+      watchers_(Watchers()),
       race_(uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z),
       statistics_(launch) {}
 
 void WatchedLaunch::Begin() {
   watchers_of_launch = watchers_;
+  if (watchers_ == 0) return;
+  if (os_thread == nullptr) {
+    owned_os_thread = std::make_unique<OsThread>();
+    os_thread = owned_os_thread.get();
+  }
+  os_thread->memory.Update();
+  os_thread->dynamic_bytes = launch_.shared_bytes;
   if (watchers_ & kWatchRaces) race_.Begin();
   if (watchers_ & kWatchStatistics) statistics_.Begin();
 }
@@ -118,11 +150,9 @@ void WatchedLaunch::Finish() {
 }
 
 void TellBlockBegins(BlockRunner* runner, uint64_t number) {
-  if (os_thread == nullptr) {
-    owned_os_thread = std::make_unique<OsThread>();
-    os_thread = owned_os_thread.get();
-  }
+  os_thread->runner = runner;
   os_thread->shared.clear();
+  os_thread->last = {};
   if (watchers_of_launch & kWatchRaces) RaceBeginBlock(runner, number);
   if (watchers_of_launch & kWatchStatistics) StatisticsBeginBlock();
   watching = watchers_of_launch;
@@ -144,14 +174,13 @@ void TellMeeting(int warp, uint64_t lanes, const char* operation) {
 
 void TellShared(const void* variable, size_t bytes, const char* name) {
   os_thread->shared.push_back({reinterpret_cast<uintptr_t>(variable), bytes, name});
-  if (watching & kWatchStatistics) StatisticsShared(variable, bytes);
 }
 
 // --- What the hooks tell.
 
 void TellAccess(const void* address, size_t bytes, AccessKind kind, bool is_volatile,
                 const void* place) {
-  BlockRunner& runner = *BlockRunner::GetIfExists();
+  BlockRunner& runner = *os_thread->runner;
   const auto begin = reinterpret_cast<uintptr_t>(address);
   if (OnStack(runner, begin)) return;
   // The simulator's own, which its headers use in a kernel.
@@ -159,11 +188,13 @@ void TellAccess(const void* address, size_t bytes, AccessKind kind, bool is_vola
 
   const unsigned watchers = watching;
   watching = 0;  // the watchers' own copies and fills are none of the kernel's
+  const bool in_thread_variables = begin - os_thread->begin < os_thread->bytes;
   const MemoryAccess access = {begin,
                                bytes,
                                kind,
                                is_volatile,
-                               begin - os_thread->begin < os_thread->bytes,
+                               in_thread_variables,
+                               SpaceOf(begin, in_thread_variables),
                                static_cast<int>(current_thread.thread),
                                place};
   bool go_on = true;

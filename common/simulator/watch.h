@@ -1,5 +1,5 @@
-// What watches a kernel while it runs: the race detector (race.h) and the statistics (statistics.h), each switched on by a
-// setting. docs/simulator.md explains them.
+// What watches a kernel while it runs: the race detector (race.h) and the statistics
+// (statistics.h), each switched on by a setting. docs/simulator.md explains them.
 //
 // Two sources feed a watcher. The engine tells it when blocks begin and end and when threads meet,
 // by the functions below, in every build. The hooks (access_hooks.cc) tell it of each access to
@@ -65,6 +65,7 @@ class WatchedLaunch {
   void Finish();
 
  private:
+  const KernelLaunch& launch_;
   const unsigned watchers_;
   RaceLaunch race_;
   StatisticsLaunch statistics_;
