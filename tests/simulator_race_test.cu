@@ -352,27 +352,43 @@ TEST(SimulatorRace, ATicketBeforeTheBarrier) {
   });
 }
 
+// What a block knows of all others is remembered in a few words, so this takes no longer than many
+// kernels of few blocks.
+TEST(SimulatorRace, LastOfManyBlocks) {
+  constexpr int kManyBlocks = 4000;
+  ExpectSilent([] {
+    MergeKernel<Fence::kOneThread>
+        <<<kManyBlocks, 64>>>(Zeros<float>(kManyBlocks * 64), Zeros<unsigned>(1), Zeros<float>(1));
+  });
+}
+
 // A chain: each block waits for the flag of the one that began before it. What the first wrote is
-// known to the third.
+// known to the third, as each passes on what it knows.
+template <bool kCorrect>
 __global__ void ChainKernel(unsigned* tickets, volatile int* flags, int* data) {
   if (threadIdx.x != 0) return;
   const int place = static_cast<int>(atomicAdd(tickets, 1));
   while (place > 0 && flags[place - 1] == 0) __nanosleep(100);
   data[place] = place == 0 ? 1 : data[place - 1] + data[0];
-  __threadfence();
+  if (kCorrect || place != 1) __threadfence();
   flags[place] = 1;
 }
 
+template <bool kCorrect>
 void LaunchChain() {
   int* data = Zeros<int>(4);
-  ChainKernel<<<4, 32>>>(Zeros<unsigned>(1), Zeros<int>(4), data);
+  ChainKernel<kCorrect><<<4, 32>>>(Zeros<unsigned>(1), Zeros<int>(4), data);
   int last = 0;
   if (cudaMemcpy(&last, data + 3, sizeof(last), cudaMemcpyDeviceToHost) == cudaSuccess) {
     EXPECT_EQ(last, 4);
   }
 }
 
-TEST(SimulatorRace, AChainOfBlocks) { ExpectSilent(LaunchChain); }
+TEST(SimulatorRace, AChainOfBlocks) {
+  ExpectSilent(LaunchChain<true>);
+  ExpectContains(Report(LaunchChain<false>),
+                 {"race: read after write", "nothing orders two blocks"});
+}
 
 // --- What is nobody's business: a thread's own variables, and pointers to them.
 

@@ -127,6 +127,16 @@ Shadow& GetShadow() {
 
 // --- Order between blocks: a fence, then an atomic that another block's atomic sees.
 
+struct Place;
+
+// The first so many of a place's releases.
+struct Known {
+  const Place* place;
+  size_t count;
+
+  bool operator==(const Known& other) const { return place == other.place && count == other.count; }
+};
+
 // What a block had made visible by fences when one of its threads executed an atomic.
 struct Release {
   uint32_t block;
@@ -134,6 +144,7 @@ struct Release {
   uint32_t before;                          // accesses of the block before this time
   uint32_t lanes[kMaxWarpSize];             // and of lanes of the warp up to these
   std::vector<uint32_t> fences_of_threads;  // and those before a thread's fence of this number
+  std::vector<Known> others;                // and what the thread knew of other places
 
   bool Covers(const Access& access, int warp_shift) const {
     const int thread = access.thread();
@@ -141,15 +152,27 @@ struct Release {
            (thread >> warp_shift == warp &&
             access.time() <= lanes[thread & ((1 << warp_shift) - 1)]);
   }
+
+  bool Says(const Release& other) const {
+    return warp == other.warp && before == other.before && others == other.others &&
+           fences_of_threads == other.fences_of_threads &&
+           std::memcmp(lanes, other.lanes, sizeof(lanes)) == 0;
+  }
 };
 
-using Releases = std::vector<std::shared_ptr<const Release>>;
+// Where atomics meet: whoever executes one here knows all releases that were made here before. To
+// remember how many they were is enough, so a block's knowledge of all others takes no more room,
+// and no more time, than that of one.
+struct Place {
+  std::vector<std::unique_ptr<const Release>> releases;
+  std::unordered_map<uint32_t, std::vector<size_t>> of_block;  // in `releases`, in order
+  std::vector<size_t> with_others;                             // those that know other places
+};
 
-// By address of the atomic, and in it by block.
 struct Meetings {
   std::mutex mutex;
-  uint32_t first_block = 0;  // of the launch that they belong to
-  std::unordered_map<uintptr_t, std::unordered_map<uint32_t, Releases>> places;
+  uint32_t first_block = 0;                     // of the launch that they belong to
+  std::unordered_map<uintptr_t, Place> places;  // by address of the atomic
 };
 
 Meetings& GetMeetings() {
@@ -168,7 +191,7 @@ struct Fences {
 };
 
 struct Acquired {
-  std::shared_ptr<const Release> release;
+  Known known;
   int thread;
   uint32_t phase;
 };
@@ -179,6 +202,7 @@ struct Context {
   BlockRunner* runner = nullptr;
   int warp_size = 32;
   int warp_shift = 5;
+  int num_threads = 0;  // of the block
 
   uint32_t first_block = 0;  // of the launch
   uint32_t block = 0;
@@ -191,7 +215,7 @@ struct Context {
   bool any_fence = false;
   uint32_t fence_phase = 0, fence_phase_before = 0;  // the latest two with a fence
   Fences fences[kMaxThreadsPerBlock];
-  std::unordered_map<uint32_t, std::vector<Acquired>> acquired;  // by block
+  std::vector<Acquired> acquired;
   uintptr_t atomic_address = 0;  // of the latest atomic, until FinishAtomic
   int atomic_thread = 0;
 
@@ -235,16 +259,42 @@ bool OrderedInBlock(const Context& self, const Access& earlier, int thread) {
   return earlier.time() <= self.seen[warp][thread & mask][other & mask];
 }
 
-bool OrderedByFence(const Context& self, const Access& earlier, int thread) {
-  if (self.acquired.empty()) return false;
-  const auto found = self.acquired.find(earlier.block());
-  if (found == self.acquired.end()) return false;
-  for (const Acquired& acquired : found->second) {
-    const bool known = acquired.phase < self.barrier_time ||
-                       acquired.thread >> self.warp_shift == thread >> self.warp_shift;
-    if (known && acquired.release->Covers(earlier, self.warp_shift)) return true;
+// Whether one of these releases, or of those that they pass on, covers the access.
+bool Covered(std::vector<Known> unseen, const Access& access, int warp_shift) {
+  std::unordered_map<const Place*, size_t> seen;
+  while (!unseen.empty()) {
+    const auto [place, count] = unseen.back();
+    unseen.pop_back();
+    size_t& seen_here = seen[place];
+    if (seen_here >= count) continue;
+    if (const auto found = place->of_block.find(access.block()); found != place->of_block.end()) {
+      for (const size_t i : found->second) {
+        if (i >= count) break;
+        if (i >= seen_here && place->releases[i]->Covers(access, warp_shift)) return true;
+      }
+    }
+    for (const size_t i : place->with_others) {
+      if (i >= count) break;
+      if (i < seen_here) continue;
+      const std::vector<Known>& others = place->releases[i]->others;
+      unseen.insert(unseen.end(), others.begin(), others.end());
+    }
+    seen_here = count;
   }
   return false;
+}
+
+bool OrderedByFence(const Context& self, const Access& earlier, int thread) {
+  if (self.acquired.empty()) return false;
+  std::vector<Known> known;
+  for (const Acquired& acquired : self.acquired) {
+    if (acquired.phase < self.barrier_time ||
+        acquired.thread >> self.warp_shift == thread >> self.warp_shift) {
+      known.push_back(acquired.known);
+    }
+  }
+  std::lock_guard<std::mutex> lock(GetMeetings().mutex);
+  return Covered(std::move(known), earlier, self.warp_shift);
 }
 
 __attribute__((noinline)) bool RacesWithPresent(const Context& self, const Access& earlier,
@@ -373,37 +423,28 @@ __attribute__((noinline, cold)) bool Report(const Context& self, const Found& fo
 
 // --- Atomics that other blocks see.
 
-// What other blocks have published at this place, the thread now knows.
+// What has been published at this place, the thread now knows.
 void Acquire(Context& self, int thread, const Meetings& meetings, uintptr_t address) {
-  const auto place = meetings.places.find(address);
-  if (place == meetings.places.end()) return;
-  for (const auto& [block, releases] : place->second) {
-    if (block == self.block) continue;
-    std::vector<Acquired>& known = self.acquired[block];
-    for (const auto& release : releases) {
-      const bool old = std::any_of(known.begin(), known.end(), [&](const Acquired& a) {
-        return a.release == release && (a.thread == thread || a.phase < self.barrier_time);
-      });
-      if (!old) known.push_back({release, thread, self.barrier_time});
+  const auto found = meetings.places.find(address);
+  if (found == meetings.places.end()) return;
+  const Known known = {&found->second, found->second.releases.size()};
+  for (Acquired& acquired : self.acquired) {
+    if (acquired.known.place != known.place) continue;
+    if (acquired.phase < self.barrier_time) {
+      if (acquired.known.count == known.count) return;  // the whole block knows
+    } else if (acquired.thread == thread) {
+      acquired.known.count = known.count;
+      return;
     }
   }
+  self.acquired.push_back({known, thread, self.barrier_time});
 }
 
 // Makes known what the block's fences allow the thread to make known.
 void Publish(Context& self, int thread, Meetings& meetings, uintptr_t address) {
   if (!self.any_fence) return;
-  auto& place = meetings.places[address];
-  // What this thread knows of other blocks, it passes on.
-  for (const auto& [block, known] : self.acquired) {
-    Releases& releases = place[block];
-    for (const Acquired& acquired : known) {
-      if (acquired.thread != thread && acquired.phase >= self.barrier_time) continue;
-      if (std::find(releases.begin(), releases.end(), acquired.release) == releases.end()) {
-        releases.push_back(acquired.release);
-      }
-    }
-  }
-  auto release = std::make_shared<Release>();
+  Place& place = meetings.places[address];
+  auto release = std::make_unique<Release>();
   const Fences& own = self.fences[thread];
   release->block = self.block;
   release->warp = thread >> self.warp_shift;
@@ -412,19 +453,26 @@ void Publish(Context& self, int thread, Meetings& meetings, uintptr_t address) {
   release->before = own_is_recent                          ? self.barrier_time
                     : self.fence_phase < self.barrier_time ? self.fence_phase
                                                            : self.fence_phase_before;
-  release->fences_of_threads.resize(kMaxThreadsPerBlock);
-  for (int i = 0; i < kMaxThreadsPerBlock; ++i) {
+  release->fences_of_threads.resize(self.num_threads);
+  for (int i = 0; i < self.num_threads; ++i) {
     const Fences& fences = self.fences[i];
     release->fences_of_threads[i] =
         i == thread || fences.phase < self.barrier_time ? fences.count : fences.count_before;
   }
-  Releases& mine = place[self.block];
-  const auto same = std::find_if(mine.begin(), mine.end(), [&](const auto& other) {
-    return other->warp == release->warp && other->before == release->before &&
-           other->fences_of_threads == release->fences_of_threads &&
-           std::memcmp(other->lanes, release->lanes, sizeof(release->lanes)) == 0;
-  });
-  if (same == mine.end()) mine.push_back(std::move(release));
+  // What this thread knows of other places, it passes on.
+  for (const Acquired& acquired : self.acquired) {
+    if (acquired.known.place == &place) continue;
+    if (acquired.thread == thread || acquired.phase < self.barrier_time) {
+      release->others.push_back(acquired.known);
+    }
+  }
+  std::vector<size_t>& mine = place.of_block[self.block];
+  for (const size_t i : mine) {
+    if (place.releases[i]->Says(*release)) return;
+  }
+  mine.push_back(place.releases.size());
+  if (!release->others.empty()) place.with_others.push_back(place.releases.size());
+  place.releases.push_back(std::move(release));
 }
 
 template <typename Act>
@@ -581,9 +629,11 @@ void RaceBeginBlock(BlockRunner* runner, uint64_t number) {
     self.warp_met[warp] = false;
   }
   if (self.any_fence) {
-    std::fill_n(self.fences, kMaxThreadsPerBlock, Fences{});
+    std::fill_n(self.fences, self.num_threads, Fences{});
     self.any_fence = false;
   }
+  const dim3& block = runner->launch().block;
+  self.num_threads = static_cast<int>(block.x * block.y * block.z);
   self.fence_phase = self.fence_phase_before = 0;
   self.acquired.clear();
   self.atomic_address = 0;
