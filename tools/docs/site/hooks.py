@@ -39,6 +39,8 @@ OUTPUT = re.compile(
     r"^<!-- output: ([^\n]+?)(?: #[\d-]+)? -->\n```text\n(.*?)^```\n<!-- end output -->$",
     re.MULTILINE | re.DOTALL,
 )
+INNER_QUOTE = "\ue000"  # a title has none of its own; on_page_content puts it back
+INNER_QUOTE = "\ue000"  # a title has none of its own; on_page_content puts it back
 DARK = re.compile(r"@media \(prefers-color-scheme: dark\)\s*\{((?:[^{}]*\{[^{}]*\})*[^{}]*)\}")
 
 
@@ -220,7 +222,7 @@ def on_page_markdown(markdown, page, config, files):
         return re.sub(r"^```(\w*)", rf'``` {{.\1 title="{title}"}}', match["body"], count=1)
 
     def output(match):
-        command = html.escape(match[1], quote=True)
+        command = match[1].replace('"', INNER_QUOTE)
         return f'<div class="output" markdown="1">\n``` {{.text title="{command}"}}\n{match[2]}```\n</div>'
 
     markdown = QUOTED.sub(quoted, markdown)
@@ -273,5 +275,7 @@ def on_page_content(content, page, config, files):
         target = re.sub(r"\.md$", ".html", target)
         return f'<span class="filename"><a href="{target}#L{line}">{path}</a>, line {line}</span>'
 
+    content = content.replace(INNER_QUOTE, "&quot;")
+    content = content.replace(INNER_QUOTE, "&quot;")
     content = re.sub(r'<(div|span) class="arithmatex">(.*?)</\1>', mathml, content, flags=re.DOTALL)
     return re.sub(r'<span class="filename">([\w./-]+):(\d+)</span>', source_link, content)
