@@ -281,7 +281,7 @@ TEST(PagedAttentionTest, RandomShapesMatchTheFormula) {
   const int head_dims[] = {32, 64, 128};
   const int groups[] = {1, 2, 3, 4, 7, 8, 11};
   const int block_sizes[] = {16, 1, 8, 5, 32, 300};
-  for (int round = 0; round < 24; ++round) {
+  for (int round = 0; round < 14; ++round) {
     std::vector<Lengths> sequences(random.Integer(1, 4));
     for (Lengths& lengths : sequences) {
       lengths.queries = random.Integer(0, 1) ? 1 : random.Integer(2, 40);
@@ -463,8 +463,8 @@ Problem Alone(const Problem& problem, int s, int queries, int keys) {
 TEST(PagedAttentionTest, AloneAndInACrowdAreTheSameBits) {
   Random random(1312);
   for (const AttentionShape& shape :
-       {MakeShape(2, 1, 64), MakeShape(1, 3, 32), MakeShape(2, 4, 64), MakeShape(1, 8, 128),
-        MakeShape(1, 11, 32), MakeShape(2, 2, 16)}) {
+       {MakeShape(1, 3, 32), MakeShape(1, 8, 64), MakeShape(1, 2, 128), MakeShape(1, 11, 32),
+        MakeShape(2, 2, 16)}) {
     Problem crowd = RandomProblem(random, shape, {{9, 9}, {1, 270}, {33, 40}, {1, 1}, {5, 64}});
     PutOnTheEdge(&crowd);
     for (const PagedAttentionVersion* version : Candidates(shape)) {
