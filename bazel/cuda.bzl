@@ -115,19 +115,31 @@ COUNTED_ONLY = select({
 
 # target_compatible_with of what needs the race detector: elsewhere it would check nothing.
 RACE_DETECTOR_ONLY = select({
+    "//:check": [],
     "//:race": [],
     "//conditions:default": ["@platforms//:incompatible"],
 })
 
-# A call before each access to memory, and lines for reports. common/simulator/access_hooks.cc has
-# the functions that are called; libtsan is not linked.
+# The same, for what the memory checker finds.
+MEMORY_CHECKER_ONLY = select({
+    "//:check": [],
+    "//conditions:default": ["@platforms//:incompatible"],
+})
+
+# A call before each access to memory, and where an address is misaligned or an index beyond its
+# array. common/simulator/access_hooks.cc and bounds_hooks.cc have the functions that are called; the
+# sanitizers' libraries are not linked.
 _HOOKS_COPTS = [
     "-fsanitize=thread",
+    "-fsanitize=alignment,bounds",
+    # What -O2 adds moves accesses away from their lines, and a call at a function's end would return
+    # to the caller's.
+    "-O1",
+    "-fno-optimize-sibling-calls",
     "--param=tsan-distinguish-volatile=1",
     "--param=tsan-instrument-func-entry-exit=0",
     "-U_FORTIFY_SOURCE",  # it hides calls of memcpy
     "-Wno-tsan",
-    "-g1",
     # Loads and stores as the source has them, for the statistics: none joined, none taken apart.
     "-fno-tree-sra",
     "-fno-tree-vectorize",
@@ -181,7 +193,8 @@ def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [
         }),
         hdrs = hdrs,
         # Kernels read four floats as a float4, eight bf16 as a uint4; nvcc takes that as it is meant.
-        copts = copts + ["-fno-strict-aliasing"] + select({
+        # -g1: lines, for what the simulator reports.
+        copts = copts + ["-fno-strict-aliasing", "-g1"] + select({
             "//:instrumented_kernels": _HOOKS_COPTS,
             "//conditions:default": [],
         }),
@@ -197,7 +210,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [
             name = name + ".with_hooks",
             srcs = cc + [":" + name + ".cpu"],
             hdrs = hdrs,
-            copts = copts + ["-fno-strict-aliasing"] + _HOOKS_COPTS,
+            copts = copts + ["-fno-strict-aliasing", "-g1"] + _HOOKS_COPTS,
             deps = deps + ["//common/simulator:access_hooks"],
             linkstatic = True,
             **dict(kwargs, tags = tags + ["manual"], visibility = ["//visibility:private"])

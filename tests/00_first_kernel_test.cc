@@ -144,6 +144,17 @@ TEST(PlantedBugsDeathTest, TheSimulatorNamesTheBarrierInAnIf) {
   EXPECT_EXIT(RunPlantedBug(launch), testing::ExitedWithCode(3), "128 thread.*planted_bugs.cu:");
 }
 
+TEST(PlantedBugsDeathTest, TheMemoryCheckerNamesTheMissingGuard) {
+  if (!ChecksMemory()) GTEST_SKIP() << "no memory checker; --config=check has it";
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+#ifdef __SANITIZE_ADDRESS__
+  EXPECT_DEATH(RunPlantedBug(VectorAddWithoutGuard), "WithoutGuardKernel");
+#else
+  EXPECT_EXIT(RunPlantedBug(VectorAddWithoutGuard), testing::ExitedWithCode(3),
+              "WithoutGuardKernel.*(\n.*)*out of bounds(\n.*)*planted_bugs.cu:");
+#endif
+}
+
 TEST(PlantedBugsDeathTest, TheRaceDetectorNamesTheMissingBarrier) {
   if (!FindsRaces()) GTEST_SKIP() << "no race detector; --config=race has it";
   testing::FLAGS_gtest_death_test_style = "threadsafe";
@@ -153,13 +164,6 @@ TEST(PlantedBugsDeathTest, TheRaceDetectorNamesTheMissingBarrier) {
   EXPECT_EXIT(RunPlantedBug(launch), testing::ExitedWithCode(3),
               "MissingBarrierKernel.*(\n.*)*race: .*(\n.*)*planted_bugs.cu:");
 }
-
-#ifdef __SANITIZE_ADDRESS__
-TEST(PlantedBugsDeathTest, AddressSanitizerNamesTheMissingGuard) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_DEATH(RunPlantedBug(VectorAddWithoutGuard), "WithoutGuardKernel");
-}
-#endif
 
 }  // namespace
 }  // namespace tinyvllm

@@ -27,6 +27,7 @@ struct MemoryAccess {
   uintptr_t address;
   size_t bytes;
   AccessKind kind;
+  bool reads;  // or reads and writes
   bool is_volatile;
   bool in_thread_variables;  // the OS thread's own, as shared memory is; else global memory
   Space space;
@@ -35,26 +36,30 @@ struct MemoryAccess {
 };
 
 // Tells the watchers, unless it is an access to the thread's own stack.
-void TellAccess(const void* address, size_t bytes, AccessKind kind, bool is_volatile,
+void TellAccess(const void* address, size_t bytes, AccessKind kind, bool reads, bool is_volatile,
                 const void* place);
 // __threadfence or __threadfence_system.
 void TellFence();
 
 inline void OnAccess(const void* address, size_t bytes, AccessKind kind, const void* place) {
   if (__builtin_expect(watching == 0, 1) || bytes == 0) return;
-  TellAccess(address, bytes, kind, false, place);
+  TellAccess(address, bytes, kind, !IsWrite(kind), false, place);
+}
+// An atomic that depends on what is there: not a store, nor an exchange.
+inline void OnUpdate(const void* address, size_t bytes, const void* place) {
+  if (__builtin_expect(watching == 0, 1)) return;
+  TellAccess(address, bytes, AccessKind::kAtomicWrite, true, false, place);
 }
 inline void OnVolatile(const void* address, size_t bytes, bool write, const void* place) {
   if (__builtin_expect(watching == 0, 1)) return;
-  TellAccess(address, bytes, write ? AccessKind::kWrite : AccessKind::kRead, true, place);
+  TellAccess(address, bytes, write ? AccessKind::kWrite : AccessKind::kRead, !write, true, place);
 }
 inline void OnFence() {
   if (__builtin_expect(watching != 0, 0)) TellFence();
 }
 
-// "FILE:LINE" of the kernel's code that `place` belongs to. Defined beside the hooks, with what it
-// needs; null where nothing is instrumented.
-__attribute__((weak)) std::string SourcePlace(const void* place);
+// Whether it is one of the calling OS thread's own variables, as shared memory is.
+bool IsThreadVariable(const void* address);
 
 // For the access's report: names the memory at `address`, such as "the __shared__ variable `tile`,
 // byte 4"; empty where it is none of CUDA's, such as a variable of the simulator.

@@ -64,15 +64,15 @@ TINYVLLM_HOOK void __tsan_func_exit() {}
 // --- Atomics. The order asked for is always the strongest here; CUDA's own rules for what an
 // atomic orders are in race.cc.
 
-#define TINYVLLM_HOOK_UPDATE(bits, T, name)                                                  \
-  TINYVLLM_HOOK T __tsan_atomic##bits##_##name(volatile T* p, T value, int) {                \
-    OnAccess(const_cast<const T*>(p), sizeof(T), AccessKind::kAtomicWrite, TINYVLLM_CALLER); \
-    return __atomic_##name(p, value, __ATOMIC_SEQ_CST);                                      \
+#define TINYVLLM_HOOK_UPDATE(bits, T, name)                                   \
+  TINYVLLM_HOOK T __tsan_atomic##bits##_##name(volatile T* p, T value, int) { \
+    OnUpdate(const_cast<const T*>(p), sizeof(T), TINYVLLM_CALLER);            \
+    return __atomic_##name(p, value, __ATOMIC_SEQ_CST);                       \
   }
 #define TINYVLLM_HOOK_COMPARE(bits, T, strength)                                                   \
   TINYVLLM_HOOK bool __tsan_atomic##bits##_compare_exchange_##strength(volatile T* p, T* expected, \
                                                                        T wanted, int, int) {       \
-    OnAccess(const_cast<const T*>(p), sizeof(T), AccessKind::kAtomicWrite, TINYVLLM_CALLER);       \
+    OnUpdate(const_cast<const T*>(p), sizeof(T), TINYVLLM_CALLER);                                 \
     return __atomic_compare_exchange_n(p, expected, wanted, false, __ATOMIC_SEQ_CST,               \
                                        __ATOMIC_SEQ_CST);                                          \
   }

@@ -5,7 +5,9 @@
 #include <cstring>
 #include <map>
 
+#include "common/simulator/source_place.h"
 #include "common/simulator/watch.h"
+#include "common/simulator/watchdog.h"
 
 // What kernels see as constants is written here before a thread goes on. The definitions differ
 // from the declarations of device_launch_parameters.h by `const` alone, which a C name does not
@@ -51,6 +53,21 @@ std::string Place(const char* file, int line) {
 bool SamePlace(const char* file_a, int line_a, const char* file_b, int line_b) {
   return line_a == line_b && (file_a == file_b || std::strcmp(file_a, file_b) == 0);
 }
+
+// A thread that computes without ever calling the engine makes way for the others of its block
+// after so many ticks; in a block where that was necessary once, after one.
+constexpr int kPatience = 5;
+
+constexpr char kBarrierAdvice[] =
+    "\n  advice: let every thread of the block reach the barrier: take it out of the `if`, or out "
+    "of the "
+    "loop whose rounds differ. A thread without work skips the work, not the barrier"
+    "\n  more: docs/simulator.md#barriers";
+constexpr char kWarpAdvice[] =
+    "\n  advice: the mask names exactly the lanes that get there: take the function out of the "
+    "`if`, or "
+    "give it the mask of __ballot_sync before the `if`"
+    "\n  more: docs/simulator.md#warps";
 
 std::string Count(int threads) {
   return std::to_string(threads) + (threads == 1 ? " thread" : " threads");
@@ -110,6 +127,9 @@ cudaError_t BlockRunner::Run(uint64_t number) {
   num_at_barrier_ = 0;
   barrier_votes_[0] = barrier_votes_[1] = 0;
   static_shared_bytes_ = 0;
+  ticks_ = quiet_ticks_ = 0;
+  patience_ = kPatience;
+  polls_ = overdue_ = tick_wish_ = false;
   for (int first = 0, i = 0; first < num_threads_; first += warp_size_, ++i) {
     const int lanes = std::min(warp_size_, num_threads_ - first);
     warps_[i].exists = ~uint64_t{0} >> (64 - lanes);
@@ -128,9 +148,13 @@ cudaError_t BlockRunner::Run(uint64_t number) {
 
   OnBlockBegins(this, number);
   SwitchTo(Next(fibers_.Take()));
-  OnBlockEnds();
+  OnBlockEnds(this);
 
   if (error_ == cudaSuccess) return cudaSuccess;
+  if (describe_ != nullptr) {
+    Fail(error_, describe_(failed_place_));
+    describe_ = nullptr;
+  }
   fibers_.ResetAll();
   const cudaError_t error = error_;
   error_ = cudaSuccess;
@@ -197,6 +221,7 @@ void BlockRunner::FiberMain(boost::context::detail::transfer_t from) {
 }
 
 void BlockRunner::RunThread(int thread) {
+  NoteEvent(nullptr);
   tinyvllm_thread_index =
       flat_ ? uint3{static_cast<unsigned>(thread), 0, 0} : Index(thread, launch_->block);
   current_thread = {static_cast<uint32_t>(thread),
@@ -206,6 +231,7 @@ void BlockRunner::RunThread(int thread) {
 }
 
 void BlockRunner::ThreadReturned(int thread) {
+  NoteEvent(nullptr);
   threads_[thread].state = State::kReturned;
   --num_alive_;
   Warp& warp = warps_[thread >> warp_shift_];
@@ -233,6 +259,8 @@ void BlockRunner::MakeReady(int thread) {
 int BlockRunner::Pick() {
   const uint32_t num_ready = ready_tail_ - ready_head_;
   const uint32_t num_not_begun = num_threads_ - next_;
+  // What a thread polls for may be done by one that has not begun.
+  if (polls_ && num_not_begun > 0) return kBeginThread;
   if (num_ready == 0) return num_not_begun > 0 ? kBeginThread : -2;
   if (thread_order_ == ThreadOrder::kShuffle) {
     const uint32_t choice = Random() % (num_ready + num_not_begun);
@@ -271,6 +299,7 @@ Fiber* BlockRunner::Wait(State state, const char* operation, const char* file, i
   thread.operation = operation;
   thread.file = file;
   thread.line = line;
+  if (state != State::kReady) thread.place = nullptr;
   thread.state = state;
   const int picked = PickOrFail();
   return picked == self ? nullptr : FiberOf(picked);
@@ -284,14 +313,12 @@ Fiber* BlockRunner::GoOn() {
   return Wait(State::kReady, "", "", 0);
 }
 
-Fiber* BlockRunner::ArriveAtYield() {
+Fiber* BlockRunner::ArriveAtYield(const void* place) {
   const int self = static_cast<int>(current_thread.thread);
+  threads_[self].place = place;
   MakeReady(self);
-  if (next_ == num_threads_) return Wait(State::kReady, "", "", 0);
-  // What the caller waits for may be done by a thread that has not begun.
-  threads_[self].fiber = running_;
-  threads_[self].index = tinyvllm_thread_index;
-  return FiberOf(kBeginThread);
+  polls_ = true;
+  return Wait(State::kReady, "", "", 0);
 }
 
 // --- The block's barrier.
@@ -304,7 +331,7 @@ Fiber* BlockRunner::ArriveAtBarrier(const char* file, int line) {
              " while " + Count(num_at_barrier_) + " of its block wait" +
              (num_at_barrier_ == 1 ? "s" : "") + " at another one, " +
              Place(barrier_file_, barrier_line_) + " (first: thread " + ThreadName(at_barrier_[0]) +
-             "); every thread of a block must reach the same __syncthreads");
+             "); every thread of a block must reach the same __syncthreads" + kBarrierAdvice);
     Leave();
   }
   barrier_file_ = file;
@@ -341,6 +368,7 @@ BlockRunner::Group* BlockRunner::FindGroup(Warp& warp, uint64_t mask) {
   }
   if (unused == nullptr) {
     if (warp.num_groups == static_cast<int>(warp.groups.size())) {
+      const WatchPause pause;
       warp.groups.push_back(std::make_unique<Group>());
     }
     unused = warp.groups[warp.num_groups++].get();
@@ -405,25 +433,26 @@ void BlockRunner::ReleaseGroup(Group* group, int first_thread) {
 }
 
 void BlockRunner::FailMask(const char* operation, const char* file, int line) {
-  Fail(cudaErrorLaunchFailure,
-       std::string(operation) + " at " + Place(file, line) + ": the mask leaves out lane " +
-           std::to_string(current_thread.lane) + ", which is the calling thread's own");
+  Fail(cudaErrorLaunchFailure, std::string(operation) + " at " + Place(file, line) +
+                                   ": the mask leaves out lane " +
+                                   std::to_string(current_thread.lane) +
+                                   ", which is the calling thread's own" + kWarpAdvice);
 }
 
 void BlockRunner::FailReturned(uint64_t lanes, const char* operation, const char* file, int line) {
   Fail(cudaErrorLaunchFailure,
        std::string(operation) + " at " + Place(file, line) + ": the mask names lane " +
            std::to_string(__builtin_ctzll(lanes)) +
-           ", whose thread has returned; every thread named must take part");
+           ", whose thread has returned; every thread named must take part" + kWarpAdvice);
 }
 
 void BlockRunner::FailOperation(const Group& group, const char* operation, const char* file,
                                 int line) {
-  Fail(cudaErrorLaunchFailure, "warp divergence: this thread called " + std::string(operation) +
-                                   " at " + Place(file, line) +
-                                   " while other lanes of the same mask wait in " +
-                                   group.operation + " at " + Place(group.file, group.line) +
-                                   "; all threads of the mask must call the same function");
+  Fail(cudaErrorLaunchFailure,
+       "warp divergence: this thread called " + std::string(operation) + " at " +
+           Place(file, line) + " while other lanes of the same mask wait in " + group.operation +
+           " at " + Place(group.file, group.line) +
+           "; all threads of the mask must call the same function" + kWarpAdvice);
 }
 
 uint64_t BlockRunner::ActiveLanes() const {
@@ -464,12 +493,27 @@ std::string BlockRunner::BlockName() const {
          Place(launch_->file, launch_->line) + "), block " + ToString(tinyvllm_block_index);
 }
 
+bool BlockRunner::Owns(const void* address) const {
+  const auto within = [address](const void* begin, size_t bytes) {
+    return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(begin) < bytes;
+  };
+  if (within(this, sizeof(*this)) || within(launch_->invocation, launch_->invocation_bytes)) {
+    return true;
+  }
+  for (const Warp& warp : warps_) {
+    for (const auto& group : warp.groups) {
+      if (within(group.get(), sizeof(Group))) return true;
+    }
+  }
+  return fibers_.Owns(address);
+}
+
 std::string BlockRunner::Where() const {
   return BlockName() + ", thread " + ToString(tinyvllm_thread_index);
 }
 
 // How many threads wait where, one line a place.
-std::string BlockRunner::WaitersReport() const {
+std::string BlockRunner::WaitersReport(const void* place_of_running) const {
   struct Waiters {
     int count = 0;
     int first = 0;
@@ -479,6 +523,12 @@ std::string BlockRunner::WaitersReport() const {
     std::string place;
     if (threads_[i].state == State::kReturned) {
       place = "returned from the kernel";
+    } else if (threads_[i].state == State::kNotBegun) {
+      place = "not begun";
+    } else if (threads_[i].state == State::kReady) {
+      const bool runs = i == static_cast<int>(current_thread.thread);
+      const void* at = runs ? place_of_running : threads_[i].place;
+      place = at != nullptr ? "running at " + SourcePlace(at) : "running";
     } else {
       place = "waiting in " + std::string(threads_[i].operation) + " at " +
               Place(threads_[i].file, threads_[i].line);
@@ -500,12 +550,67 @@ void BlockRunner::FailDeadlock() {
             (num_at_barrier_ > 0
                  ? "barrier divergence: every thread of a block must reach the same __syncthreads"
                  : "warp divergence: every thread named in the mask must take part") +
-            WaitersReport();
+            WaitersReport(nullptr) + (num_at_barrier_ > 0 ? kBarrierAdvice : kWarpAdvice);
 }
 
 void BlockRunner::Fail(cudaError_t error, const std::string& problem) {
   error_ = error;
   report_ = "error in " + Where() + ":\n  " + problem;
+}
+
+void BlockRunner::Fail(cudaError_t error, const std::string& problem, int thread) {
+  error_ = error;
+  report_ = "error in " + BlockName() + ", thread " + ThreadName(thread) + ":\n  " + problem;
+}
+
+void BlockRunner::FailInSignal(cudaError_t error, const void* place,
+                               std::function<std::string(const void*)> describe) {
+  error_ = error;
+  failed_place_ = place;
+  describe_ = std::move(describe);
+  Leave();
+}
+
+// --- The watchdog. docs/simulator.md#watchdog.
+
+void BlockRunner::Tick(const void* place) {
+  if (failed()) return;
+  if (++ticks_ >= GetSettings().watchdog_seconds * kTicksPerSecond) overdue_ = true;
+  quiet_ticks_ = events_ == events_at_tick_ ? quiet_ticks_ + 1 : 0;
+  events_at_tick_ = events_;
+  if (quiet_ticks_ == 0 || (!overdue_ && quiet_ticks_ < patience_)) return;
+  if (watchers_of_launch != 0 && !tick_wish_) {
+    tick_wish_ = true;  // unless no hook comes until the next tick
+    return;
+  }
+  // In the engine's own functions, and in a library's, which may hold locks, a thread cannot stop;
+  // the former begin with an event.
+  const bool in_watcher = watchers_of_launch != 0 && watching == 0;
+  if (!in_watcher && InProgram(place)) FulfilTickWish(place);
+}
+
+void BlockRunner::FulfilTickWish(const void* place) {
+  tick_wish_ = false;
+  events_ = events_ + 1;  // a tick that comes now does nothing
+  if (overdue_) FailEndless(place);
+  patience_ = 1;
+  SwitchTo(ArriveAtYield(place));
+}
+
+void BlockRunner::FailEndless(const void* place) {
+  overdue_ = false;
+  FailInSignal(cudaErrorLaunchTimeout, place, [this](const void* running) {
+    char seconds[32];
+    std::snprintf(seconds, sizeof(seconds), "%g", GetSettings().watchdog_seconds);
+    return "no end: this block has run for " + std::string(seconds) + " s" +
+           WaitersReport(running) +
+           "\n  advice: look at the condition of the loop there. A thread may wait for others of "
+           "its "
+           "block, and for blocks that come before its own, but a later block may not have begun. "
+           "If "
+           "the kernel is only slow, raise TINYVLLM_SIM_WATCHDOG (in seconds)"
+           "\n  more: docs/simulator.md#watchdog";
+  });
 }
 
 void BlockRunner::Leave() {
@@ -516,57 +621,62 @@ void BlockRunner::Leave() {
 
 namespace {
 
-// Barriers and exchanges make sense inside a kernel only.
-BlockRunner& Runner(const char* function) {
+// Barriers and exchanges make sense inside a kernel only. `place` is the caller's in its kernel.
+BlockRunner& Runner(const char* function, const void* place) {
   if (__builtin_expect(!InsideKernel(), 0)) {
     std::fprintf(stderr, "CUDA simulator: %s called outside a kernel\n", function);
     std::abort();
   }
+  this_runner->NoteEvent(static_cast<const char*>(place) - 1);
   return *this_runner;
 }
 
 }  // namespace
 
+#define TINYVLLM_SIM_RUNNER(function) Runner(function, __builtin_return_address(0))
+
 Fiber* ArriveAtBarrier(const char* file, int line) {
-  return Runner("__syncthreads").ArriveAtBarrier(file, line);
+  return TINYVLLM_SIM_RUNNER("__syncthreads").ArriveAtBarrier(file, line);
 }
 
 Vote ArriveAndVote(bool predicate, const char* file, int line) {
-  return Runner("__syncthreads").ArriveAndVote(predicate, file, line);
+  return TINYVLLM_SIM_RUNNER("__syncthreads").ArriveAndVote(predicate, file, line);
 }
 
 Meeting ArriveInWarp(uint64_t mask, uint64_t value, const char* operation, const char* file,
                      int line) {
-  return Runner(operation).ArriveInWarp(mask, value, operation, file, line);
+  return TINYVLLM_SIM_RUNNER(operation).ArriveInWarp(mask, value, operation, file, line);
 }
 
-uint64_t ActiveLanes() { return Runner("__activemask").ActiveLanes(); }
+uint64_t ActiveLanes() { return TINYVLLM_SIM_RUNNER("__activemask").ActiveLanes(); }
 
-Fiber* ArriveAtYield() { return InsideKernel() ? this_runner->ArriveAtYield() : nullptr; }
+Fiber* ArriveAtYield() {
+  if (!InsideKernel()) return nullptr;
+  const char* place = static_cast<char*>(__builtin_return_address(0)) - 1;
+  this_runner->NoteEvent(place);
+  return this_runner->ArriveAtYield(place);
+}
 
 void Trap(const char* file, int line) {
-  BlockRunner& runner = Runner("__trap");
+  BlockRunner& runner = TINYVLLM_SIM_RUNNER("__trap");
   runner.Fail(cudaErrorLaunchFailure, "__trap at " + Place(file, line));
   runner.Leave();
 }
 
 void BadShuffleWidth(int width, const char* file, int line) {
-  BlockRunner& runner = Runner("a shuffle");
-  runner.Fail(cudaErrorLaunchFailure, "shuffle at " + Place(file, line) + ": width is " +
-                                          std::to_string(width) +
-                                          "; expected a power of two, at most the warp size");
+  BlockRunner& runner = TINYVLLM_SIM_RUNNER("a shuffle");
+  runner.Fail(cudaErrorLaunchFailure,
+              "shuffle at " + Place(file, line) + ": width is " + std::to_string(width) +
+                  "; expected a power of two, at most the warp size" + kWarpAdvice);
   runner.Leave();
 }
 
-void RegisterShared(void* variable, size_t bytes, const char* name, const char* file, int line) {
-  Runner("a __shared__ declaration").RegisterShared(variable, bytes, name, file, line);
-}
-
-void RegisterSharedOnce(uint64_t* serial, void* variable, size_t bytes, const char* name,
-                        const char* file, int line) {
+void RegisterShared(uint64_t* serial, void* variable, size_t bytes, const char* name,
+                    const char* file, int line) {
+  BlockRunner& runner = TINYVLLM_SIM_RUNNER("a __shared__ declaration");
   if (*serial == block_serial) return;
   *serial = block_serial;
-  RegisterShared(variable, bytes, name, file, line);
+  runner.RegisterShared(variable, bytes, name, file, line);
 }
 
 }  // namespace tinyvllm::simulator

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,14 +54,35 @@ class BlockRunner {
   Vote ArriveAndVote(bool predicate, const char* file, int line);
   Meeting ArriveInWarp(uint64_t mask, uint64_t value, const char* operation, const char* file,
                        int line);
-  Fiber* ArriveAtYield();
+  // `place` is where the thread is in the kernel's code.
+  Fiber* ArriveAtYield(const void* place);
   uint64_t ActiveLanes() const;
   void RegisterShared(void* variable, size_t bytes, const char* name, const char* file, int line);
   // Notes a failure; the report names the kernel, the block and the thread, then the problem.
   // Leave() must follow, as a statement of its own: it gives up the block with all its stacks, and
   // what the caller still holds on one is never freed.
   void Fail(cudaError_t error, const std::string& problem);
+  // The same of another thread than the running one.
+  void Fail(cudaError_t error, const std::string& problem, int thread);
   [[noreturn]] void Leave();
+  // The same in one, for a signal's handler, which has interrupted the thread at `place`: what
+  // describes the problem (given back `place`) is called later, outside the handler.
+  [[noreturn]] void FailInSignal(cudaError_t error, const void* place,
+                                 std::function<std::string(const void*)> describe);
+  bool failed() const { return error_ != cudaSuccess; }
+
+  // What every function that a thread calls does first: the thread has come somewhere, to `place`
+  // in the kernel's code.
+  void NoteEvent(const void* place) {
+    events_ = events_ + 1;
+    if (__builtin_expect(overdue_, 0)) FailEndless(place);
+  }
+  // The watchdog's signal has interrupted the running thread at `place`. May switch to another
+  // thread, and returns when it is the first one's turn again.
+  void Tick(const void* place);
+  // In instrumented code a hook does what Tick wants, at a place of the kernel's own.
+  bool tick_wish() const { return tick_wish_; }
+  void FulfilTickWish(const void* place);
 
   bool inside_kernel() const { return running_ != &main_; }
   const Fiber& running() const { return *running_; }
@@ -71,6 +93,8 @@ class BlockRunner {
   std::string BlockName() const;
   // The same with ", thread (x,y,z)".
   std::string Where() const;
+  // Whether `address` is memory of the engine that its headers use in a kernel's code.
+  bool Owns(const void* address) const;
   bool IsStackOverflow(const void* address) const { return fibers_.IsOverflow(address); }
   const KernelLaunch& launch() const { return *launch_; }
 
@@ -99,6 +123,7 @@ class BlockRunner {
     Fiber* fiber;
     const char* operation;  // where it waits
     const char* file;
+    const void* place;  // or where it has made way for others, in the kernel's code
     Group* last_group;
     uint3 index;
     int line;
@@ -135,8 +160,9 @@ class BlockRunner {
   void ReleaseGroup(Group* group, int first_thread);
   uint64_t Random();
 
-  std::string WaitersReport() const;
+  std::string WaitersReport(const void* place_of_running) const;
   void FailDeadlock();
+  [[noreturn]] void FailEndless(const void* place);
   void FailMask(const char* operation, const char* file, int line);
   void FailReturned(uint64_t lanes, const char* operation, const char* file, int line);
   void FailOperation(const Group& group, const char* operation, const char* file, int line);
@@ -151,6 +177,7 @@ class BlockRunner {
   int next_ = 0;  // how many threads have begun
   const uint16_t* order_ = nullptr;
   uint32_t ready_head_ = 0, ready_tail_ = 0;
+  bool polls_ = false;  // a thread has made way for others
   int num_at_barrier_ = 0;
   const char* barrier_file_ = nullptr;
   int barrier_line_ = 0;
@@ -160,6 +187,18 @@ class BlockRunner {
   uint64_t random_ = 0;
   cudaError_t error_ = cudaSuccess;
   std::string report_;
+  // After FailInSignal, until Run has made the report.
+  const void* failed_place_ = nullptr;
+  std::function<std::string(const void*)> describe_;
+
+  // Of the block, for the watchdog. A signal reads and writes these.
+  volatile uint64_t events_ = 0;
+  volatile bool overdue_ = false;
+  volatile bool tick_wish_ = false;
+  uint64_t events_at_tick_ = 0;
+  int ticks_ = 0;
+  int quiet_ticks_ = 0;  // since the running thread last called the engine
+  int patience_ = 0;     // the ticks after which it makes way
 
   // Of this OS thread.
   const bool early_exit_;

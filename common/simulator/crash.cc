@@ -1,21 +1,26 @@
 #include "common/simulator/crash.h"
 
 #include <signal.h>
+#include <ucontext.h>
 
 #include <cassert>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "common/simulator/block.h"
+#include "common/simulator/call_place.h"
+#include "common/simulator/host_guard.h"
+#include "common/simulator/source_place.h"
 
 namespace tinyvllm::simulator {
 #if !TINYVLLM_SIM_ASAN
 namespace {
 
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE};
-constexpr size_t kSignalStackBytes = 64 * 1024;
+constexpr size_t kSignalStackBytes = 256 * 1024;  // a report needs some
 
 // The alternate stack of an OS thread.
 struct SignalStack {
@@ -33,27 +38,63 @@ struct SignalStack {
   std::unique_ptr<char[]> memory;
 };
 
-// The program is lost, so printing from a signal handler can do no further harm.
-void OnSignal(int signal, siginfo_t* info, void*) {
-  const BlockRunner* runner = BlockRunner::GetIfExists();
-  if (runner != nullptr && runner->inside_kernel()) {
-    const std::string where = runner->Where();
-    if (signal == SIGFPE) {
-      std::fprintf(stderr, "CUDA simulator: error in %s:\n  integer division by zero\n",
-                   where.c_str());
-    } else if (runner->IsStackOverflow(info->si_addr)) {
-      std::fprintf(
-          stderr,
-          "CUDA simulator: error in %s:\n  stack overflow: the thread's local variables and "
-          "calls need more than the %zu KiB that the simulator gives a thread\n",
-          where.c_str(), StackBytes() / 1024);
-    } else {
-      std::fprintf(
-          stderr,
-          "CUDA simulator: error in %s:\n  access to address %p, where there is no memory; "
-          "--config=asan shows the line\n",
-          where.c_str(), info->si_addr);
+std::string Problem(const BlockRunner& runner, int signal, const void* address,
+                    const std::string& line) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%p", address);
+  if (signal == SIGFPE) {
+    return "integer division by zero at " + line +
+           "\n  advice: a GPU does not stop here, and goes on with any value: check the divisor" +
+           "\n  more: docs/simulator.md#illegal-address";
+  }
+  if (runner.IsStackOverflow(address)) {
+    return "stack overflow at " + line +
+           ": the thread's local variables and calls need more than the " +
+           std::to_string(StackBytes() / 1024) + " KiB that the simulator gives a thread" +
+           "\n  advice: a recursion without end? A large local array belongs in shared or device "
+           "memory" +
+           "\n  more: docs/simulator.md#stack-overflow";
+  }
+  return "illegal address at " + line + ": access to " + text + ", where there is no memory" +
+         "\n  advice: look at the index and at the pointer; --config=check finds an index that is "
+         "wrong by less, too" +
+         "\n  more: docs/simulator.md#illegal-address";
+}
+
+// Whether the access that failed was a write; where the processor does not say, that it was not.
+bool IsWrite(const void* context) {
+#if defined(__x86_64__)
+  constexpr greg_t kWriteBit = 2;
+  return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0;
+#else
+  static_cast<void>(context);
+  return false;
+#endif
+}
+
+void OnSignal(int signal, siginfo_t* info, void* context) {
+  BlockRunner* runner = BlockRunner::GetIfExists();
+  const bool in_kernel = runner != nullptr && runner->inside_kernel();
+  if (signal == SIGSEGV &&
+      OnFault(info->si_addr, IsWrite(context), InterruptedAt(context), in_kernel)) {
+    return;
+  }
+  if (in_kernel) {
+    const void* place = InterruptedAt(context);
+    const cudaError_t error = signal == SIGFPE ? cudaErrorLaunchFailure : cudaErrorIllegalAddress;
+    const void* address = info->si_addr;
+    if (InProgram(place) && !runner->failed()) {
+      const CallPlace calls = CallPlace::Now();
+      runner->FailInSignal(error, place, [=](const void* at) {
+        // A hook, for instance, is not the kernel's own code; its caller is.
+        std::string line = ProgramPlace(at);
+        if (line.empty()) line = calls.ToString();
+        return Problem(*runner, signal, address, line.empty() ? SourcePlace(at) : line);
+      });
     }
+    // The program is lost, so printing from a signal handler can do no further harm.
+    runner->Fail(error, Problem(*runner, signal, address, SourcePlace(place)));
+    std::fprintf(stderr, "CUDA simulator: %s\n", runner->report().c_str());
   }
   // Returning repeats the fault, now with the system's own handling.
   struct sigaction standard = {};
@@ -65,21 +106,27 @@ void OnSignal(int signal, siginfo_t* info, void*) {
 
 #endif
 
-void InstallCrashReports() {
-#if !TINYVLLM_SIM_ASAN
+bool InstallCrashReports() {
+#if TINYVLLM_SIM_ASAN
+  return false;
+#else
   static const bool installed = [] {
+    bool all = true;
     for (int signal : kSignals) {
       struct sigaction before = {};
       sigaction(signal, nullptr, &before);
-      if (before.sa_handler != SIG_DFL) continue;
+      if (before.sa_handler != SIG_DFL) {
+        all = false;
+        continue;
+      }
       struct sigaction action = {};
       action.sa_sigaction = &OnSignal;
-      action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+      action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;  // OnSignal may not return
       sigaction(signal, &action, nullptr);
     }
-    return true;
+    return all;
   }();
-  static_cast<void>(installed);
+  return installed;
 #endif
 }
 
@@ -87,6 +134,17 @@ void PrepareOsThread() {
 #if !TINYVLLM_SIM_ASAN
   static thread_local SignalStack stack;
   static_cast<void>(stack);
+#endif
+}
+
+const void* InterruptedAt(const void* context) {
+  const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  return reinterpret_cast<const void*>(machine.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return reinterpret_cast<const void*>(machine.pc);
+#else
+#error "where does this processor keep the address of the next instruction?"
 #endif
 }
 

@@ -6,6 +6,7 @@
 
 #include "common/simulator/error.h"
 #include "common/simulator/gemm.h"
+#include "common/simulator/memory_check.h"
 #include "common/simulator/stream.h"
 #include "cuda_simulator/small_float.h"
 
@@ -70,6 +71,40 @@ cublasStatus_t Check(cublasHandle_t handle, cublasOperation_t transa, cublasOper
 const void* Offset(const void* matrix, cudaDataType type, int64_t elements) {
   const int64_t bytes = type == CUDA_R_32F ? 4 : 2;
   return static_cast<const char*>(matrix) + elements * bytes;
+}
+
+// The columns of a matrix, one after another.
+template <typename Act>
+void ForEachColumn(const void* matrix, cudaDataType type, int64_t rows, int64_t columns, int64_t ld,
+                   Act act) {
+  const auto bytes = static_cast<size_t>(rows) * (type == CUDA_R_32F ? 4 : 2);
+  if (ld == rows) {
+    act(matrix, bytes * columns);
+    return;
+  }
+  for (int64_t column = 0; column < columns; ++column)
+    act(Offset(matrix, type, column * ld), bytes);
+}
+
+// The product, of which the memory checker learns what it reads and writes.
+void Multiply(const GemmArguments& x) {
+  if (CheckingMemory() && x.m > 0 && x.n > 0) {
+    bool written = true;
+    const auto read = [&](const void* begin, size_t bytes) {
+      written = written && MemoryRead("a matrix product of cuBLAS", {}, begin, bytes);
+    };
+    const bool uses_ab = x.k > 0 && x.alpha != 0;
+    if (uses_ab) {
+      ForEachColumn(x.a, x.a_type, x.transpose_a ? x.k : x.m, x.transpose_a ? x.m : x.k, x.lda,
+                    read);
+      ForEachColumn(x.b, x.b_type, x.transpose_b ? x.n : x.k, x.transpose_b ? x.k : x.n, x.ldb,
+                    read);
+    }
+    if (x.beta != 0) ForEachColumn(x.c, x.c_type, x.m, x.n, x.ldc, read);
+    if (!written) return;
+    ForEachColumn(x.c, x.c_type, x.m, x.n, x.ldc, MemoryWritten);
+  }
+  Gemm(x);
 }
 
 }  // namespace
@@ -210,7 +245,7 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
       product.a = Offset(A, Atype, i * strideA);
       product.b = Offset(B, Btype, i * strideB);
       product.c = const_cast<void*>(Offset(C, Ctype, i * strideC));
-      Gemm(product);
+      Multiply(product);
     }
   });
   return CUBLAS_STATUS_SUCCESS;
@@ -242,8 +277,8 @@ cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t tran
   const float beta_value = *static_cast<const float*>(beta);
   RunInOrder(handle->stream, [=] {
     for (int i = 0; i < batchCount; ++i) {
-      Gemm({transa != CUBLAS_OP_N, transb != CUBLAS_OP_N, m, n, k, alpha_value, Aarray[i], Atype,
-            lda, Barray[i], Btype, ldb, beta_value, Carray[i], Ctype, ldc});
+      Multiply({transa != CUBLAS_OP_N, transb != CUBLAS_OP_N, m, n, k, alpha_value, Aarray[i],
+                Atype, lda, Barray[i], Btype, ldb, beta_value, Carray[i], Ctype, ldc});
     }
   });
   return CUBLAS_STATUS_SUCCESS;

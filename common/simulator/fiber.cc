@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -35,6 +36,7 @@ void SwitchTo(Fiber* to) {
 #endif
 
 Fiber* FiberPool::Make() {
+  const WatchPause pause;
   void* memory = mmap(nullptr, kGuardBytes + StackBytes(), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED || mprotect(memory, kGuardBytes, PROT_NONE) != 0) {
@@ -50,6 +52,7 @@ Fiber* FiberPool::Make() {
   fiber->stack_top = low + StackBytes() - all_.size() % kStaggerPlaces * kCacheLine;
   Reset(fiber.get());
   all_.push_back(std::move(fiber));
+  free_.reserve(all_.capacity());  // so that GiveBack never allocates
   return all_.back().get();
 }
 
@@ -68,6 +71,12 @@ void FiberPool::ResetAll() {
     Reset(fiber.get());
     free_.push_back(fiber.get());
   }
+}
+
+bool FiberPool::Owns(const void* address) const {
+  return std::any_of(all_.begin(), all_.end(), [address](const auto& fiber) {
+    return address >= fiber.get() && address < fiber.get() + 1;
+  });
 }
 
 bool FiberPool::IsOverflow(const void* address) const {

@@ -43,6 +43,9 @@ class FiberPool {
   // Forgets what all fibers were doing, so that each starts in `entry` again.
   void ResetAll();
 
+  // Whether `address` lies in one of the fibers themselves, which a switch reads.
+  bool Owns(const void* address) const;
+
   // Whether `address` lies in the guard zone below one of the stacks.
   bool IsOverflow(const void* address) const;
 

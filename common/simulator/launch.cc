@@ -11,6 +11,7 @@
 #include "common/simulator/error.h"
 #include "common/simulator/pool.h"
 #include "common/simulator/watch.h"
+#include "common/simulator/watchdog.h"
 
 namespace tinyvllm::simulator {
 namespace {
@@ -111,6 +112,7 @@ void RunKernel(const KernelLaunch& launch) {
   WatchedLaunch watched(launch);
   WorkerPool::Get().Run(num_blocks, WorkerPool::Wake::kIfLong, [&](PoolJob& job) {
     PrepareOsThread();
+    ArmWatchdog();
     watched.Begin();
     BlockRunner& runner = BlockRunner::Get();
     runner.Begin(launch);

@@ -9,11 +9,16 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "common/simulator/call_place.h"
 #include "common/simulator/error.h"
 #include "common/simulator/fiber.h"
+#include "common/simulator/host_guard.h"
+#include "common/simulator/leaks.h"
+#include "common/simulator/memory_check.h"
 #include "common/simulator/settings.h"
 #include "common/simulator/stream.h"
 
@@ -31,6 +36,7 @@ struct Allocation {
   size_t bytes;
   MemoryKind kind;
   unsigned flags;
+  CallPlace where;
 };
 
 struct Table {
@@ -49,16 +55,44 @@ bool CountsAsDevice(MemoryKind kind) {
   return kind == MemoryKind::kDevice || kind == MemoryKind::kManaged;
 }
 
-void* AllocateBytes(size_t bytes) {
+// What lies before and after each allocation, out of bounds of both neighbours.
+size_t GapBytes(bool own_pages) {
+  return own_pages ? kPageBytes : CheckingMemory() ? kGapBytes : 0;
+}
+
+bool NeedsOwnPages(MemoryKind kind) { return kind == MemoryKind::kPinned && GuardsHost(); }
+
+void* AllocateBytes(size_t bytes, bool own_pages) {
   const bool huge = bytes >= kHugeAllocationBytes && !TINYVLLM_SIM_ASAN;
+  const size_t gap = GapBytes(own_pages);
+  const size_t alignment = huge ? kHugePageBytes : own_pages ? kPageBytes : kAlignment;
+  // Pages of their own end where a page ends; otherwise no byte follows that AddressSanitizer would
+  // have to take for part of the allocation.
+  const size_t whole = own_pages ? (bytes + kPageBytes - 1) / kPageBytes * kPageBytes : bytes;
+  const size_t padded = whole + 2 * gap;
   void* memory = nullptr;
-  if (posix_memalign(&memory, huge ? kHugePageBytes : kAlignment, bytes) != 0) return nullptr;
-  if (huge) madvise(memory, bytes, MADV_HUGEPAGE);
+  if (posix_memalign(&memory, alignment, padded) != 0) return nullptr;
+  if (huge) madvise(memory, padded, MADV_HUGEPAGE);
+  memory = static_cast<char*>(memory) + gap;
   const Poison poison = GetSettings().poison;
   if (poison == Poison::kOn || (poison == Poison::kAuto && bytes <= kPoisonAutoBytes)) {
     std::memset(memory, 0xff, bytes);
   }
   return memory;
+}
+
+template <bool kOwnPages>
+void FreeBytes(const void* memory) {
+  std::free(static_cast<char*>(const_cast<void*>(memory)) - GapBytes(kOwnPages));
+}
+
+void GiveBack(const void* memory, MemoryKind kind) {
+  const auto release = NeedsOwnPages(kind) ? &FreeBytes<true> : &FreeBytes<false>;
+  if (CheckingMemory()) {
+    MemoryFreed(memory, CallPlace::Here(), release);
+  } else {
+    release(memory);
+  }
 }
 
 cudaError_t Allocate(void** pointer, size_t bytes, MemoryKind kind, unsigned flags) {
@@ -73,15 +107,18 @@ cudaError_t Allocate(void** pointer, size_t bytes, MemoryKind kind, unsigned fla
       return Report(cudaErrorMemoryAllocation);
     table.device_bytes += bytes;
   }
-  void* memory = AllocateBytes(bytes);
+  void* memory = AllocateBytes(bytes, NeedsOwnPages(kind));
   std::lock_guard<std::mutex> lock(table.mutex);
   if (memory == nullptr) {
     if (CountsAsDevice(kind)) table.device_bytes -= bytes;
     return Report(cudaErrorMemoryAllocation);
   }
-  table.allocations[reinterpret_cast<uintptr_t>(memory)] = {bytes, kind, flags};
+  const CallPlace where = CallPlace::Here();
+  table.allocations[reinterpret_cast<uintptr_t>(memory)] = {bytes, kind, flags, where};
   ++table.version;
+  if (CheckingMemory()) MemoryAllocated(memory, bytes, kind != MemoryKind::kDevice, where);
   *pointer = memory;
+  WatchForLeaks();
   return cudaSuccess;
 }
 
@@ -94,9 +131,10 @@ bool Free(void* pointer, MemoryKind kind, MemoryKind other_kind) {
   const Allocation& allocation = found->second;
   if (allocation.kind != kind && allocation.kind != other_kind) return false;
   if (CountsAsDevice(allocation.kind)) table.device_bytes -= allocation.bytes;
+  const MemoryKind freed_kind = allocation.kind;
   table.allocations.erase(found);
   ++table.version;
-  std::free(pointer);
+  GiveBack(pointer, freed_kind);
   return true;
 }
 
@@ -132,13 +170,15 @@ cudaError_t CheckSide(const char* function, const char* side, const void* pointe
                       cudaMemcpyKind kind, bool device_side, AddressInfo* info) {
   *info = LookUp(pointer);
   if (kind != cudaMemcpyDefault && !FitsSide(info->kind, device_side)) {
-    return Report(cudaErrorInvalidValue, "%s: the %s %p is %s, but the copy's kind says %s",
+    return Report(cudaErrorInvalidValue,
+                  "%s: the %s %p is %s, but the copy's kind says %s: docs/simulator.md#copies",
                   function, side, pointer, KindName(info->kind), device_side ? "device" : "host");
   }
   if (info->kind != MemoryKind::kPageable && bytes > info->bytes_left) {
-    return Report(cudaErrorInvalidValue,
-                  "%s: %zu bytes at the %s %p, but its allocation ends after %zu", function, bytes,
-                  side, pointer, info->bytes_left);
+    return Report(
+        cudaErrorInvalidValue,
+        "%s: %zu bytes at the %s %p, but its allocation ends after %zu: docs/simulator.md#copies",
+        function, bytes, side, pointer, info->bytes_left);
   }
   return cudaSuccess;
 }
@@ -152,18 +192,55 @@ struct Copy {
   size_t width;
   size_t height;
 
-  void Do() const {
-    if (to_pitch == width && from_pitch == width) {
-      std::memmove(to, from, width * height);
-      return;
+  void Do(const char* function, const CallPlace& asked) const {
+    const bool whole = to_pitch == width && from_pitch == width;
+    const size_t rows = whole ? 1 : height;
+    const size_t bytes = whole ? width * height : width;
+    for (size_t row = 0; row < rows; ++row) {
+      std::memmove(to + row * to_pitch, from + row * from_pitch, bytes);
+      if (CheckingMemory())
+        Note(function, asked, to + row * to_pitch, from + row * from_pitch, bytes);
     }
-    for (size_t row = 0; row < height; ++row) {
-      std::memmove(to + row * to_pitch, from + row * from_pitch, width);
-    }
+  }
+
+ private:
+  // A copy on the device may copy what nothing has written; to the host it has come too far.
+  static void Note(const char* function, const CallPlace& asked, const char* to, const char* from,
+                   size_t bytes) {
+    MemoryCopied(to, from, bytes);
+    if (!OnDeviceOnly(LookUp(to).kind)) MemoryRead(function, asked, from, bytes);
   }
 };
 
 size_t Extent(size_t pitch, size_t width, size_t height) { return (height - 1) * pitch + width; }
+
+// Whether a byte that the copy writes is one that it reads. Rows may interleave without harm.
+bool Overlaps(const Copy& copy) {
+  const auto overlap = [](uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes) {
+    return a < b + b_bytes && b < a + a_bytes;
+  };
+  const auto to = reinterpret_cast<uintptr_t>(copy.to);
+  const auto from = reinterpret_cast<uintptr_t>(copy.from);
+  if (!overlap(to, Extent(copy.to_pitch, copy.width, copy.height), from,
+               Extent(copy.from_pitch, copy.width, copy.height))) {
+    return false;
+  }
+  for (size_t i = 0; i < copy.height; ++i) {
+    for (size_t j = 0; j < copy.height; ++j) {
+      if (overlap(to + i * copy.to_pitch, copy.width, from + j * copy.from_pitch, copy.width)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Puts pinned memory under guard that a queued copy will write or read.
+uint64_t Guard(const char* function, const void* begin, size_t bytes, const AddressInfo& info,
+               bool will_write) {
+  if (info.kind != MemoryKind::kPinned) return 0;
+  return GuardBegin(function, begin, bytes, bytes == info.bytes_left, will_write);
+}
 
 cudaError_t CopyRows(const char* function, const Copy& copy, cudaMemcpyKind kind,
                      cudaStream_t stream, bool wait) {
@@ -185,20 +262,40 @@ cudaError_t CopyRows(const char* function, const Copy& copy, cudaMemcpyKind kind
   error = CheckSide(function, "source", copy.from, Extent(copy.from_pitch, copy.width, copy.height),
                     kind, from_device, &from);
   if (error != cudaSuccess) return error;
+  if (Overlaps(copy)) {
+    return Report(
+        cudaErrorInvalidValue,
+        "%s: the source %p and the destination %p overlap; CUDA does not say what such a copy "
+        "gives. Copy through other memory, or use a kernel: docs/simulator.md#copies",
+        function, static_cast<const void*>(copy.from), static_cast<void*>(copy.to));
+  }
   if (RunsNow(stream)) {
-    copy.Do();
-    return cudaSuccess;
+    copy.Do(function, CallPlace::Here());
+    return Report(StickyError());
   }
   if (from.kind == MemoryKind::kPageable) {
     // CUDA has read pageable memory by the time the call returns.
     std::vector<char> staged(Extent(copy.from_pitch, copy.width, copy.height));
     std::memcpy(staged.data(), copy.from, staged.size());
-    Enqueue(stream, [copy = Copy(copy), staged = std::move(staged)]() mutable {
+    Enqueue(stream, [copy = Copy(copy), function, asked = CallPlace::Here(),
+                     staged = std::move(staged)]() mutable {
       copy.from = staged.data();
-      copy.Do();
+      copy.Do(function, asked);
     });
   } else {
-    Enqueue(stream, [copy] { copy.Do(); });
+    const bool waits = wait || to.kind == MemoryKind::kPageable;
+    const uint64_t guards[2] = {
+        waits ? 0
+              : Guard(function, copy.to, Extent(copy.to_pitch, copy.width, copy.height), to, true),
+        waits ? 0
+              : Guard(function, copy.from, Extent(copy.from_pitch, copy.width, copy.height), from,
+                      false)};
+    Enqueue(stream,
+            [copy, function, asked = CallPlace::Here(), read = guards[1], write = guards[0]] {
+              GuardEnd(read);
+              GuardEnd(write);
+              copy.Do(function, asked);
+            });
   }
   // Nor does it return before pageable memory has been written.
   if (wait || to.kind == MemoryKind::kPageable) FinishStream(stream);
@@ -214,9 +311,28 @@ cudaError_t SetRows(char* to, size_t pitch, int value, size_t width, size_t heig
                                       cudaMemcpyHostToDevice, true, &info);
   if (error != cudaSuccess) return error;
   RunInOrder(stream, [=] {
-    for (size_t row = 0; row < height; ++row) std::memset(to + row * pitch, value, width);
+    for (size_t row = 0; row < height; ++row) {
+      std::memset(to + row * pitch, value, width);
+      if (CheckingMemory()) MemoryWritten(to + row * pitch, width);
+    }
   });
   return cudaSuccess;
+}
+
+// A queued copy needs its pinned memory. (The runtime may wait for it, but does not promise to.)
+cudaError_t CheckNoCopyPending(const char* function, const void* pointer) {
+  const AddressInfo info = LookUp(pointer);
+  const char* copy;
+  CallPlace where;
+  if (info.kind != MemoryKind::kPinned || !FindGuard(pointer, info.bytes_left, &copy, &where)) {
+    return cudaSuccess;
+  }
+  const std::string place = where.ToString();
+  return Report(
+      cudaErrorInvalidValue,
+      "%s: %p is freed while a copy needs it: %s%s%s has not run; wait for its stream first: "
+      "docs/simulator.md#host-does-not-wait",
+      function, pointer, copy, place.empty() ? "" : " at ", place.c_str());
 }
 
 }  // namespace
@@ -256,13 +372,24 @@ bool MemoryMap::Find(uintptr_t address, Range* found) const {
   return true;
 }
 
+void CollectMemory(Leaks* leaks) {
+  Table& table = GetTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  for (const auto& [begin, allocation] : table.allocations) {
+    if (allocation.kind == MemoryKind::kSymbol) continue;
+    leaks->Add(allocation.where, KindName(allocation.kind), allocation.bytes);
+  }
+}
+
 void FreeAllMemory() {
   Table& table = GetTable();
   std::lock_guard<std::mutex> lock(table.mutex);
   for (const auto& [begin, allocation] : table.allocations) {
     if (allocation.kind == MemoryKind::kDevice || allocation.kind == MemoryKind::kManaged ||
         allocation.kind == MemoryKind::kPinned) {
-      std::free(reinterpret_cast<void*>(begin));
+      GiveBack(reinterpret_cast<void*>(begin), allocation.kind);
+    } else if (CheckingMemory()) {
+      MemoryForgotten(reinterpret_cast<void*>(begin));
     }
   }
   table.allocations.clear();
@@ -275,7 +402,7 @@ cudaError_t SymbolAddress(void** pointer, const void* symbol, size_t bytes) {
   if (pointer == nullptr) return Report(cudaErrorInvalidValue);
   Table& table = GetTable();
   std::lock_guard<std::mutex> lock(table.mutex);
-  table.allocations[reinterpret_cast<uintptr_t>(symbol)] = {bytes, MemoryKind::kSymbol, 0};
+  table.allocations[reinterpret_cast<uintptr_t>(symbol)] = {bytes, MemoryKind::kSymbol, 0, {}};
   ++table.version;
   *pointer = const_cast<void*>(symbol);
   return cudaSuccess;
@@ -287,6 +414,7 @@ cudaError_t CopySymbol(void* to, const void* from, size_t bytes) {
   if (to == nullptr || from == nullptr) return Report(cudaErrorInvalidValue);
   FinishStream(nullptr);
   std::memcpy(to, from, bytes);
+  if (CheckingMemory()) MemoryWritten(to, bytes);
   return Report(StickyError());
 }
 
@@ -370,6 +498,7 @@ cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
 cudaError_t cudaFreeHost(void* pointer) {
   TINYVLLM_SIM_BEGIN_CALL();
   if (pointer == nullptr) return cudaSuccess;
+  const cudaError_t pending = CheckNoCopyPending("cudaFreeHost", pointer);
   FinishDevice();
   if (!Free(pointer, MemoryKind::kPinned, MemoryKind::kPinned)) {
     return Report(cudaErrorInvalidValue,
@@ -377,7 +506,7 @@ cudaError_t cudaFreeHost(void* pointer) {
                   "cudaMallocHost or cudaHostAlloc",
                   pointer);
   }
-  return Report(StickyError());
+  return pending != cudaSuccess ? pending : Report(StickyError());
 }
 
 cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned int flags) {
@@ -393,8 +522,10 @@ cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned int flags) {
   const bool within_previous = next != table.allocations.begin() &&
                                std::prev(next)->first + std::prev(next)->second.bytes > begin;
   if (reaches_next || within_previous) return Report(cudaErrorHostMemoryAlreadyRegistered);
-  table.allocations[begin] = {bytes, MemoryKind::kRegistered, flags};
+  const CallPlace where = CallPlace::Here();
+  table.allocations[begin] = {bytes, MemoryKind::kRegistered, flags, where};
   ++table.version;
+  if (CheckingMemory()) MemoryAllocated(pointer, bytes, true, where);
   return cudaSuccess;
 }
 
@@ -407,6 +538,7 @@ cudaError_t cudaHostUnregister(void* pointer) {
   if (found == table.allocations.end() || found->second.kind != MemoryKind::kRegistered) {
     return Report(cudaErrorHostMemoryNotRegistered);
   }
+  if (CheckingMemory()) MemoryForgotten(pointer);
   table.allocations.erase(found);
   ++table.version;
   return cudaSuccess;

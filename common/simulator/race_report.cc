@@ -3,6 +3,7 @@
 #include <string>
 
 #include "common/simulator/block.h"
+#include "common/simulator/source_place.h"
 
 namespace tinyvllm::simulator {
 namespace {

@@ -8,7 +8,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "common/simulator/call_place.h"
 #include "common/simulator/error.h"
+#include "common/simulator/host_guard.h"
+#include "common/simulator/leaks.h"
 #include "common/simulator/settings.h"
 
 using Clock = std::chrono::steady_clock;
@@ -22,11 +25,13 @@ struct CUstream_st {
 
   uint64_t id = 0;
   unsigned flags = cudaStreamDefault;
+  tinyvllm::simulator::CallPlace created_at;
   std::deque<Work> queue;
 };
 
 struct CUevent_st {
   unsigned flags = cudaEventDefault;
+  tinyvllm::simulator::CallPlace created_at;
   bool recorded = false;
   bool done = false;  // the work before the record has run
   Clock::time_point time;
@@ -152,8 +157,15 @@ void FinishDevice() {
   }
 }
 
+void CollectStreams(Leaks* leaks) {
+  Lock lock(All().mutex);
+  for (const auto& entry : All().streams) leaks->Add(entry.second->created_at, "stream", 0);
+  for (const auto& entry : All().events) leaks->Add(entry.second->created_at, "event", 0);
+}
+
 void DestroyAllStreams() {
   Lock lock(All().mutex);
+  GuardEndAll();
   All().legacy.queue.clear();
   All().streams.clear();
   All().events.clear();
@@ -174,6 +186,8 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flag
   auto created = std::make_unique<CUstream_st>();
   created->id = All().next_id++;
   created->flags = flags;
+  created->created_at = CallPlace::Here();
+  WatchForLeaks();
   *stream = created.get();
   All().streams[*stream] = std::move(created);
   return cudaSuccess;
@@ -300,6 +314,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
   Lock lock(All().mutex);
   auto created = std::make_unique<CUevent_st>();
   created->flags = flags;
+  created->created_at = CallPlace::Here();
+  WatchForLeaks();
   *event = created.get();
   All().events[*event] = std::move(created);
   return cudaSuccess;

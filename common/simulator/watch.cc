@@ -10,8 +10,10 @@
 #include "common/simulator/access.h"
 #include "common/simulator/block.h"
 #include "common/simulator/memory.h"
+#include "common/simulator/memory_check.h"
 #include "common/simulator/race.h"
 #include "cuda_simulator/atomic.h"
+#include "cuda_simulator/checks.h"
 
 // The program's own variables, `__device__` ones among them: set by the linker.
 extern "C" char __data_start[], _end[];
@@ -103,11 +105,18 @@ std::string NameShared(uintptr_t address) {
 
 unsigned Watchers() {
   const Settings& settings = GetSettings();
-  return (settings.watch_races ? kWatchRaces : 0) |
+  return (settings.watch_races ? kWatchRaces : 0) | (settings.watch_memory ? kWatchMemory : 0) |
          (settings.statistics || counting.load(std::memory_order_relaxed) ? kWatchStatistics : 0);
 }
 
 void SwitchStatistics(bool on) { counting = on; }
+
+bool FindsRaces() { return GetSettings().watch_races; }
+bool ChecksMemory() { return GetSettings().watch_memory; }
+
+bool IsThreadVariable(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) - os_thread->begin < os_thread->bytes;
+}
 
 std::string NameMemory(uintptr_t address, bool in_thread_variables) {
   if (in_thread_variables) return NameShared(address);
@@ -154,33 +163,48 @@ void TellBlockBegins(BlockRunner* runner, uint64_t number) {
   os_thread->shared.clear();
   os_thread->last = {};
   if (watchers_of_launch & kWatchRaces) RaceBeginBlock(runner, number);
+  if (watchers_of_launch & kWatchMemory) MemoryCheckBlockBegins(runner);
   if (watchers_of_launch & kWatchStatistics) StatisticsBeginBlock();
   watching = watchers_of_launch;
 }
 
-void TellBlockEnds() {
-  if (watching & kWatchStatistics) StatisticsEndBlock();
+void TellBlockEnds(BlockRunner* runner) {
+  const unsigned watchers = watching;
+  watching = 0;
+  if (watchers & kWatchStatistics) StatisticsEndBlock();
+  if ((watchers & kWatchMemory) && !runner->failed()) MemoryCheckMeeting();
 }
 
 void TellBarrier() {
-  if (watching & kWatchRaces) RaceBarrier();
-  if (watching & kWatchStatistics) StatisticsBarrier();
+  const unsigned watchers = watching;
+  const WatchPause pause;
+  if ((watchers & kWatchMemory) && !MemoryCheckMeeting()) BlockRunner::Get().Leave();
+  if (watchers & kWatchRaces) RaceBarrier();
+  if (watchers & kWatchStatistics) StatisticsBarrier();
 }
 
 void TellMeeting(int warp, uint64_t lanes, const char* operation) {
-  if (watching & kWatchRaces) RaceMeeting(warp, lanes, operation);
-  if (watching & kWatchStatistics) StatisticsMeeting(warp, lanes);
+  const unsigned watchers = watching;
+  const WatchPause pause;
+  if (watchers & kWatchRaces) RaceMeeting(warp, lanes, operation);
+  if (watchers & kWatchStatistics) StatisticsMeeting(warp, lanes);
 }
 
 void TellShared(const void* variable, size_t bytes, const char* name) {
+  const unsigned watchers = watching;
+  const WatchPause pause;
+  if (watchers & kWatchMemory) MemoryCheckShared(variable, bytes, name);
   os_thread->shared.push_back({reinterpret_cast<uintptr_t>(variable), bytes, name});
 }
 
 // --- What the hooks tell.
 
-void TellAccess(const void* address, size_t bytes, AccessKind kind, bool is_volatile,
+void TellAccess(const void* address, size_t bytes, AccessKind kind, bool reads, bool is_volatile,
                 const void* place) {
   BlockRunner& runner = *os_thread->runner;
+  if (__builtin_expect(runner.tick_wish(), 0)) {
+    runner.FulfilTickWish(static_cast<const char*>(place) - 1);
+  }
   const auto begin = reinterpret_cast<uintptr_t>(address);
   if (OnStack(runner, begin)) return;
   // The simulator's own, which its headers use in a kernel.
@@ -192,6 +216,7 @@ void TellAccess(const void* address, size_t bytes, AccessKind kind, bool is_vola
   const MemoryAccess access = {begin,
                                bytes,
                                kind,
+                               reads,
                                is_volatile,
                                in_thread_variables,
                                SpaceOf(begin, in_thread_variables),
@@ -199,7 +224,8 @@ void TellAccess(const void* address, size_t bytes, AccessKind kind, bool is_vola
                                place};
   bool go_on = true;
   if (watchers & kWatchStatistics) StatisticsAccess(access);
-  if (watchers & kWatchRaces) go_on = RaceAccess(access);
+  if (watchers & kWatchMemory) go_on = MemoryCheckAccess(access);
+  if (go_on && (watchers & kWatchRaces)) go_on = RaceAccess(access);
   if (!go_on) runner.Leave();
   watching = watchers;
 }

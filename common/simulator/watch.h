@@ -1,5 +1,6 @@
-// What watches a kernel while it runs: the race detector (race.h) and the statistics
-// (statistics.h), each switched on by a setting. docs/simulator.md explains them.
+// What watches a kernel while it runs: the race detector (race.h), the memory checker
+// (memory_check.h) and the statistics (statistics.h), each switched on by a setting.
+// docs/simulator.md explains them.
 //
 // Two sources feed a watcher. The engine tells it when blocks begin and end and when threads meet,
 // by the functions below, in every build. The hooks (access_hooks.cc) tell it of each access to
@@ -21,7 +22,7 @@ namespace tinyvllm::simulator {
 class BlockRunner;
 
 // A set of these.
-enum Watcher : unsigned { kWatchRaces = 1, kWatchStatistics = 2 };
+enum Watcher : unsigned { kWatchRaces = 1, kWatchStatistics = 2, kWatchMemory = 4 };
 
 // The watchers of the block that the calling OS thread runs. None between blocks, while a watcher
 // itself works, and after a report.
@@ -73,7 +74,7 @@ class WatchedLaunch {
 
 // Behind the functions below: see watch.cc.
 void TellBlockBegins(BlockRunner* runner, uint64_t number);
-void TellBlockEnds();
+void TellBlockEnds(BlockRunner* runner);
 void TellBarrier();
 void TellMeeting(int warp, uint64_t lanes, const char* operation);
 void TellShared(const void* variable, size_t bytes, const char* name);
@@ -82,9 +83,8 @@ void TellShared(const void* variable, size_t bytes, const char* name);
 inline void OnBlockBegins(BlockRunner* runner, uint64_t number) {
   if (watchers_of_launch != 0) TellBlockBegins(runner, number);
 }
-inline void OnBlockEnds() {
-  if (watching != 0) TellBlockEnds();
-  watching = 0;
+inline void OnBlockEnds(BlockRunner* runner) {
+  if (watching != 0) TellBlockEnds(runner);
 }
 // All threads of the block have met.
 inline void OnBarrier() {

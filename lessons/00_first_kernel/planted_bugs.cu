@@ -54,8 +54,18 @@ void RefuseOnGpu() {
 }  // namespace
 
 bool FindsRaces() {
-#ifdef __SANITIZE_THREAD__
+#ifdef TINYVLLM_SIMULATOR
+  return simulator::FindsRaces();
+#else
+  return false;
+#endif
+}
+
+bool ChecksMemory() {
+#if defined(__SANITIZE_ADDRESS__)
   return true;
+#elif defined(TINYVLLM_SIMULATOR)
+  return simulator::ChecksMemory();
 #else
   return false;
 #endif

@@ -11,15 +11,16 @@ namespace tinyvllm {
 void BlockSumsWithBarrierInIf(const float* input, float* sums, int n, cudaStream_t stream);
 
 // VectorAdd, but without `if (i < n)`: the last block reads and writes beyond the end.
-// Only AddressSanitizer (--config=asan) sees that on the simulator.
+// Only the memory checker (--config=check) and AddressSanitizer (--config=asan) see that.
 void VectorAddWithoutGuard(const float* a, const float* b, float* output, int n,
                            cudaStream_t stream);
 
 // BlockSums, but without the barrier in the loop: right or wrong, as the threads happen to run.
-// Only the race detector (--config=race) always sees that.
+// Only the race detector (--config=race, --config=check) always sees that.
 void BlockSumsWithoutBarrier(const float* input, float* sums, int n, cudaStream_t stream);
 
-// Whether these kernels were compiled for the race detector.
+// What watches these kernels: the race detector; the memory checker, or AddressSanitizer.
 bool FindsRaces();
+bool ChecksMemory();
 
 }  // namespace tinyvllm

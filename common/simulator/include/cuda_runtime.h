@@ -20,6 +20,7 @@
 
 #include "cuda_runtime_api.h"
 #include "cuda_simulator/atomic.h"
+#include "cuda_simulator/checks.h"
 #include "cuda_simulator/launch.h"
 #include "cuda_simulator/math.h"
 #include "cuda_simulator/memory.h"

@@ -9,13 +9,9 @@
 
 #include "sync.h"
 
-// Under the race detector always inlined: its reports name the line of the kernel, which is the
-// innermost one outside the simulator's headers.
-#if defined(__SANITIZE_THREAD__)
+// Always inlined: reports name the line of the kernel, which is the innermost one outside the
+// simulator's headers.
 #define TINYVLLM_SIM_ATOMIC_FUNCTION TINYVLLM_SIM_INLINE
-#else
-#define TINYVLLM_SIM_ATOMIC_FUNCTION inline
-#endif
 
 namespace tinyvllm::simulator {
 

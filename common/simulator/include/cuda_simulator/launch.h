@@ -36,6 +36,7 @@ struct KernelLaunch {
   size_t shared_bytes;
   void (*call)(void* invocation);  // runs the kernel for the current thread
   void* invocation;
+  size_t invocation_bytes;
 };
 
 // False, with the error that CUDA would give and one line on standard error, where the launch
@@ -86,6 +87,7 @@ class Launcher {
     if (!CheckLaunch(launch_)) return;
     Invoked invocation{call_, {std::forward<Arguments>(arguments)...}};
     launch_.call = &Invoked::Run;
+    launch_.invocation_bytes = sizeof(Invoked);
     if (RunsNow(stream_)) {
       launch_.invocation = &invocation;
       RunKernel(launch_);
@@ -107,7 +109,7 @@ template <typename Call, typename Address>
 Launcher<Call, Address> Launch(const char* name, const char* file, int line, Call call,
                                Address address, dim3 grid, dim3 block, size_t shared_bytes = 0,
                                cudaStream_t stream = nullptr) {
-  return {{name, file, line, nullptr, grid, block, shared_bytes, nullptr, nullptr},
+  return {{name, file, line, nullptr, grid, block, shared_bytes, nullptr, nullptr, 0},
           call,
           address,
           stream};
@@ -122,34 +124,31 @@ extern "C" __thread unsigned char
 // whose own number differs is fresh.
 extern __thread uint64_t block_serial TINYVLLM_SIM_TLS;
 
-// Fresh shared memory: fills it with poison and counts its bytes.
-void RegisterShared(void* variable, size_t bytes, const char* name, const char* file, int line);
-// The same for the first thread of a block that comes here; `serial` is the variable's own number.
-void RegisterSharedOnce(uint64_t* serial, void* variable, size_t bytes, const char* name,
-                        const char* file, int line);
+// For the first thread of a block that comes here, shared memory is fresh: filled with poison, and
+// its bytes counted. `serial` is the variable's own number.
+void RegisterShared(uint64_t* serial, void* variable, size_t bytes, const char* name,
+                    const char* file, int line);
 
 }  // namespace tinyvllm::simulator
 
 // Follows each translated `__shared__` declaration.
 #if defined(__SANITIZE_THREAD__)
-// The race detector must not see the serial: every thread reads it, one writes it.
-#define TINYVLLM_SIM_SHARED(variable)                                                           \
-  {                                                                                             \
-    static thread_local uint64_t tinyvllm_serial_ = 0;                                          \
-    ::tinyvllm::simulator::RegisterSharedOnce(&tinyvllm_serial_, (void*)&(variable),            \
-                                              sizeof(variable), #variable, __FILE__, __LINE__); \
-  }
+// The hooks must not see the serial: every thread reads it, one writes it.
+#define TINYVLLM_SIM_IS_FRESH(serial) true
+#define TINYVLLM_SIM_SERIAL_GAP 248
 #else
-#define TINYVLLM_SIM_SHARED(variable)                                                        \
-  {                                                                                          \
-    static thread_local uint64_t tinyvllm_serial_ = 0;                                       \
-    if (__builtin_expect(tinyvllm_serial_ != ::tinyvllm::simulator::block_serial, 0)) {      \
-      tinyvllm_serial_ = ::tinyvllm::simulator::block_serial;                                \
-      ::tinyvllm::simulator::RegisterShared((void*)&(variable), sizeof(variable), #variable, \
-                                            __FILE__, __LINE__);                             \
-    }                                                                                        \
-  }
+#define TINYVLLM_SIM_SERIAL_GAP 0
+#define TINYVLLM_SIM_IS_FRESH(serial) \
+  __builtin_expect((serial) != ::tinyvllm::simulator::block_serial, 0)
 #endif
+#define TINYVLLM_SIM_SHARED(variable)                                                         \
+  {                                                                                           \
+    static thread_local uint64_t tinyvllm_serial_ = 0;                                        \
+    if (TINYVLLM_SIM_IS_FRESH(tinyvllm_serial_)) {                                            \
+      ::tinyvllm::simulator::RegisterShared(&tinyvllm_serial_, (void*)&(variable),            \
+                                            sizeof(variable), #variable, __FILE__, __LINE__); \
+    }                                                                                         \
+  }
 
 namespace tinyvllm::simulator {
 

@@ -69,7 +69,8 @@ TINYVLLM_SIM_INLINE const Exchange& WarpExchange(uint64_t mask, uint64_t value,
 
 // The lanes of this warp whose threads have not returned.
 uint64_t ActiveLanes();
-// Lets the other threads of the block go on (a thread that polls would starve them).
+// Lets the other threads of the block go on: a thread that polls would starve them. Inlined, so
+// that a report names the kernel's line.
 Fiber* ArriveAtYield();
 TINYVLLM_SIM_INLINE void Yield() { SwitchTo(ArriveAtYield()); }
 [[noreturn]] void Trap(const char* file, int line);
@@ -283,5 +284,5 @@ inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 // One OS thread runs the whole block.
 inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __nanosleep(unsigned) { tinyvllm::simulator::Yield(); }
+TINYVLLM_SIM_INLINE void __nanosleep(unsigned) { tinyvllm::simulator::Yield(); }
 inline void __trap(TINYVLLM_SIM_HERE) { tinyvllm::simulator::Trap(file, line); }
