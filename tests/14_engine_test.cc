@@ -89,6 +89,21 @@ TEST(PrefixCache, KeepsTheBlockThatItKnows) {
   EXPECT_ERROR(cache.Insert(Prefix(), text.data(), 0), "block 0", "known already");
 }
 
+// One token over and over, and above all token 0, must not lead to one bucket.
+TEST(PrefixCache, TheSameTokensFurtherOnHaveAnotherHash) {
+  for (const int token : {0, 1, 77}) {
+    PrefixCache cache(500, 4);
+    const std::vector<int> tokens(4, token);
+    std::set<uint64_t> hashes;
+    Prefix prefix;
+    for (int block = 0; block < 500; ++block) {
+      prefix = cache.Insert(prefix, tokens.data(), block);
+      hashes.insert(prefix.hash);
+    }
+    EXPECT_EQ(hashes.size(), 500u);
+  }
+}
+
 // A text whose beginning was forgotten is not found through its end, whatever took its place.
 TEST(PrefixCache, AForgottenBeginningDoesNotComeBackAsAnother) {
   for (const uint64_t mask : {~uint64_t{0}, uint64_t{0}}) {

@@ -30,8 +30,8 @@ namespace tinyvllm {
 // A text of whole blocks, from its first token on. Two texts that are not equal never have the same
 // number, nor has one that was forgotten and comes again.
 struct Prefix {
-  uint64_t number = 0;  // 0: the empty text
-  uint64_t hash = 0;
+  uint64_t number = 0;                  // 0: the empty text
+  uint64_t hash = 0x243f6a8885a308d3u;  // any but 0, which zeros would leave as it is
 };
 
 class PrefixCache {
