@@ -232,6 +232,33 @@ TEST(Engine, SaysWhatLesson10SaysWithTheBundledModel) {
   ExpectLesson10sTokens(model, requests, config);
 }
 
+TEST(EngineGenerator, GeneratesNothingIfOneRequestIsBad) {
+  const Model& model = SmallModel();
+  EngineGenerator generator(model.config, model.weights, SmallConfig());
+  GenerationRequest good, bad;
+  good.prompt_token_ids = {1, 2, 3};
+  good.max_tokens = 4;
+  good.ignore_eos = true;
+  bad.prompt_token_ids = {1, 50};
+  std::vector<std::pair<size_t, int>> heard;
+  const auto listen = [&](const GeneratedToken& token) {
+    heard.emplace_back(token.request, token.token_id);
+    EXPECT_EQ(token.logits, nullptr);
+  };
+  EXPECT_ERROR(generator.Generate({good, bad, good}, listen), "token 50");
+  EXPECT_TRUE(heard.empty());
+  EXPECT_FALSE(generator.engine().has_work());
+  EXPECT_TRUE(generator.Generate({}).empty());
+  const std::vector<Generation> answers = generator.Generate({good, good}, listen);
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(answers[0].token_ids.size(), 4u);
+  EXPECT_EQ(answers[0].token_ids, answers[1].token_ids);
+  ASSERT_EQ(heard.size(), 8u);
+  for (size_t i = 0; i < heard.size(); ++i) {
+    EXPECT_EQ(heard[i], std::pair(i % 2, answers[i % 2].token_ids[i / 2]));
+  }
+}
+
 // --- the same tokens as transformers'
 
 struct ReferenceCase {
