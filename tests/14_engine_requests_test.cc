@@ -326,7 +326,7 @@ std::vector<EngineRequest> MixedRequests(int count, uint64_t seed) {
     for (int extra = random.Integer(0, 6); extra > 0; --extra) {
       prompt.push_back(random.Integer(0, vocab - 1));
     }
-    EngineRequest request = Ask(prompt, random.Integer(1, 30));
+    EngineRequest request = Ask(prompt, random.Integer(1, 20));
     request.ignore_eos = random.Integer(0, 1) == 0;
     if (random.Integer(0, 5) == 0) request.stop_token_ids = random.Integers(3, 0, vocab - 1);
     if (random.Integer(0, 3) == 0) request.prompt_logprobs = random.Integer(0, 3);
@@ -361,7 +361,7 @@ TEST(Engine, AnAnswerDoesNotDependOnItsCompany) {
 
   for (const auto& [budget, blocks, caching, block_size] :
        std::vector<std::tuple<int, int, bool, int>>{
-           {8, 40, true, 4}, {13, 40, false, 4}, {64, 20, true, 8}, {20, 200, true, 1}}) {
+           {8, 26, true, 4}, {13, 24, false, 4}, {64, 100, true, 1}}) {
     SCOPED_TRACE(StrCat("budget ", budget, ", ", blocks, " blocks of ", block_size,
                         caching ? ", prefixes cached" : ""));
     EngineConfig config = SmallConfig(8, budget, blocks);
