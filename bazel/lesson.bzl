@@ -76,6 +76,11 @@ def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], 
         name = "learner",
         flag_values = {":exercise_chosen": "yes"},
     )
+    native.filegroup(
+        name = "exercise_source",
+        srcs = [exercise],
+        visibility = ["//tests:__pkg__"],
+    )
     extension = exercise[exercise.rindex("."):]
     _starter(name = library + ".starter_source" + extension, src = exercise, tags = ["manual"])
     _library(
