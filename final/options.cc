@@ -55,6 +55,7 @@ void AddSamplingFlags(CLI::App* app, Options* options) {
       ->check(CLI::NonNegativeNumber)  // -1 would wrap
       ->capture_default_str();
   app->add_option("--stop", options->stop, "end the answer before this text; repeatable")
+      ->check([](const std::string& text) { return text.empty() ? "is empty" : ""; })
       ->expected(1)
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

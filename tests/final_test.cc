@@ -357,7 +357,7 @@ TEST(Final, AWrongFieldIsRefusedByName) {
   }
   EXPECT_EQ(lines.back()["finish_reason"], "stop");
   for (const char* flag : {"--temperature -1", "--temperature nan", "--top-p 0", "--min-p 2",
-                           "--logprobs 1000", "--seed -1", "--top-k 1.5"}) {
+                           "--logprobs 1000", "--seed -1", "--top-k 1.5", "--stop ''"}) {
     EXPECT_EQ(Final(std::string(flag) + " --prompt x").status, 2) << flag;
   }
 }

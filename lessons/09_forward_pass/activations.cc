@@ -74,7 +74,8 @@ Activations::Activations(const ModelConfig& config, const PassLimits& limits,
   CUDA_CHECK(cudaMemGetInfo(&free, &total));
   Check(arena.total_bytes() <= free, "the buffers for passes of ", limits.max_tokens,
         " tokens take ", HumanBytes(arena.total_bytes()), ", and the device has ", HumanBytes(free),
-        " of ", HumanBytes(total), " free; ask for less (--max-model-len)");
+        " of ", HumanBytes(total),
+        " free; ask for less (--max-num-batched-tokens, --max-num-seqs, --max-model-len)");
   arena_ = DeviceBuffer<char>(arena.total_bytes());
 }
 
