@@ -64,10 +64,10 @@ void StoreKvPages(const StoreKvPagesRows& rows, cudaStream_t stream);
 
 // A piece of work for one thread block and KV head: one query and kPagedSpan of its keys.
 struct alignas(16) PagedSpan {  // one load
-  int query;    // in the flat batch
-  int table;    // where the sequence's table begins in block_tables
-  int visible;  // keys that the query sees: 0 and more
-  int span;     // the keys from span * kPagedSpan on
+  int query;                    // in the flat batch
+  int table;                    // where the sequence's table begins in block_tables
+  int visible;                  // keys that the query sees: 0 and more
+  int span;                     // the keys from span * kPagedSpan on
 };
 
 // Another: a tile of queries of one sequence, with all their keys.
