@@ -133,7 +133,7 @@ def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], 
         visibility = ["//visibility:public"],
     )
 
-def lesson_test(name, lesson, library, deps = [], data = [], size = "small", **kwargs):
+def lesson_test(name, lesson, library, deps = [], data = [], size = "small", tags = [], **kwargs):
     """The checks of a lesson, and the proof that they fail on its starter.
 
     Args:
@@ -143,6 +143,7 @@ def lesson_test(name, lesson, library, deps = [], data = [], size = "small", **k
       deps: what the checks need besides.
       data: files that they read.
       size: as for cc_test.
+      tags: as for cc_test; the proof has the tag "starter" as well.
       **kwargs: for both cc_tests.
     """
     target = "//lessons/%s:%s" % (lesson, library)
@@ -154,6 +155,7 @@ def lesson_test(name, lesson, library, deps = [], data = [], size = "small", **k
         deps = [target] + common,
         size = size,
         linkstatic = True,
+        tags = tags,
         **kwargs
     )
     native.cc_binary(
@@ -172,5 +174,6 @@ def lesson_test(name, lesson, library, deps = [], data = [], size = "small", **k
         deps = ["//common/base"],
         size = size,
         linkstatic = True,
+        tags = tags + ["starter"],
         **kwargs
     )
