@@ -95,6 +95,24 @@ TEST(SimulatorHost, ReadsAnotherPart) {
   });
 }
 
+// The first of the copies runs while the second still waits for the same memory.
+TEST(SimulatorHost, TwoCopiesMayWaitForOneBuffer) {
+  ExpectSilent([] {
+    int* device = Device<int>(64);
+    int* host = Pinned<int>(32);
+    FillKernel<<<1, 32>>>(device, 7);
+    CUDA_CHECK(cudaMemcpyAsync(host, device, 32 * sizeof(int), cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaMemcpyAsync(device + 32, host, 32 * sizeof(int), cudaMemcpyHostToDevice));
+    FillKernel<<<1, 32>>>(device, 8);
+    CUDA_CHECK(cudaMemcpyAsync(host, device, 32 * sizeof(int), cudaMemcpyDeviceToHost));
+    CUDA_CHECK(cudaStreamSynchronize(nullptr));
+    EXPECT_EQ(host[3], 8);
+    int sent = 0;
+    CUDA_CHECK(cudaMemcpy(&sent, device + 35, sizeof(int), cudaMemcpyDeviceToHost));
+    EXPECT_EQ(sent, 7);
+  });
+}
+
 // --- The host changes what a copy has not read.
 
 constexpr int kChangeLine = __LINE__ + 8;

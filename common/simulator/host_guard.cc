@@ -106,6 +106,27 @@ void GuardEndAll() {
   Guards().clear();
 }
 
+GuardPause::GuardPause(const void* begin, size_t bytes)
+    : first_page_(reinterpret_cast<uintptr_t>(begin) / kPageBytes * kPageBytes),
+      pages_end_(reinterpret_cast<uintptr_t>(begin) + bytes) {
+  SpinLock lock;
+  for (const auto& [number, guard] : Guards()) {
+    if (!guard.Overlaps(first_page_, pages_end_)) continue;
+    Protect(std::max(first_page_, guard.first_page), std::min(pages_end_, guard.pages_end),
+            PROT_READ | PROT_WRITE);
+  }
+}
+
+GuardPause::~GuardPause() {
+  SpinLock lock;
+  for (const bool will_write : {false, true}) {
+    for (const auto& [number, guard] : Guards()) {
+      if (guard.will_write != will_write || !guard.Overlaps(first_page_, pages_end_)) continue;
+      Protect(guard.first_page, guard.pages_end, will_write ? PROT_NONE : PROT_READ);
+    }
+  }
+}
+
 bool FindGuard(const void* begin, size_t bytes, const char** function, CallPlace* where) {
   const auto from = reinterpret_cast<uintptr_t>(begin);
   SpinLock lock;

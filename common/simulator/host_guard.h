@@ -25,6 +25,18 @@ uint64_t GuardBegin(const char* function, const void* begin, size_t bytes, bool 
 void GuardEnd(uint64_t number);
 void GuardEndAll();
 
+// While a queued copy runs, its memory is open to it, though other copies wait for the same bytes.
+class GuardPause {
+ public:
+  GuardPause(const void* begin, size_t bytes);
+  ~GuardPause();
+  GuardPause(const GuardPause&) = delete;
+  GuardPause& operator=(const GuardPause&) = delete;
+
+ private:
+  uintptr_t first_page_, pages_end_;
+};
+
 // The place of a queued copy that needs these bytes, in `where`; false where there is none.
 bool FindGuard(const void* begin, size_t bytes, const char** function, CallPlace* where);
 

@@ -290,12 +290,14 @@ cudaError_t CopyRows(const char* function, const Copy& copy, cudaMemcpyKind kind
         waits ? 0
               : Guard(function, copy.from, Extent(copy.from_pitch, copy.width, copy.height), from,
                       false)};
-    Enqueue(stream,
-            [copy, function, asked = CallPlace::Here(), read = guards[1], write = guards[0]] {
-              GuardEnd(read);
-              GuardEnd(write);
-              copy.Do(function, asked);
-            });
+    Enqueue(
+        stream, [copy, function, asked = CallPlace::Here(), read = guards[1], write = guards[0]] {
+          GuardEnd(read);
+          GuardEnd(write);
+          const GuardPause open_to(copy.to, Extent(copy.to_pitch, copy.width, copy.height));
+          const GuardPause open_from(copy.from, Extent(copy.from_pitch, copy.width, copy.height));
+          copy.Do(function, asked);
+        });
   }
   // Nor does it return before pageable memory has been written.
   if (wait || to.kind == MemoryKind::kPageable) FinishStream(stream);
