@@ -665,7 +665,7 @@ TEST(Engine, AStepAllocatesNothing) {
   const char* late = std::getenv("TINYVLLM_SIM_LAZY_STREAMS");
   if (late != nullptr && *late == '1') GTEST_SKIP() << "a late stream keeps its work in a queue";
   const Model& model = SmallModel();
-  Engine engine(model.config, model.weights, SmallConfig(4, 16, 24));
+  Engine engine(model.config, model.weights, SmallConfig(4, 16, 18));
   std::vector<EngineRequest> requests = MixedRequests(40, 99);
   for (EngineRequest& request : requests) request.sampling.logprobs = request.prompt_logprobs = -1;
   // What the runtime and its libraries take and keep for a size they have not seen is not ours.
