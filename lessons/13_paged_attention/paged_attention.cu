@@ -596,7 +596,7 @@ __device__ void MergeSpans(const AttentionShape& shape, const PagedSpan& work,
   const int num_spans = (work.visible + kPagedSpan - 1) / kPagedSpan;
   for (int d = threadIdx.x; d < shape.head_dim; d += blockDim.x) {
     Softmax wholes[kRows];
-    float totals[kRows];
+    float totals[kRows] = {};
     int place = static_cast<int>(first_item % results.ring);
     for (int first = 0; first < num_spans; first += kTogether) {
       Softmax spans[kTogether][kRows];
