@@ -54,7 +54,7 @@ VARYING = [re.compile(pattern) for pattern in [
     r"\bblock \(\d+,\d+,\d+\)",                            # whichever block errs first
 ]]
 # Sectors of a large count, and their ratio, hang on where the memory lies.
-LAST_DIGITS = re.compile(r"\b(\d\d)\d,\d{3}\b|(?<=\d\.\d)\d(?= x\b)")
+LARGE_COUNT = re.compile(r"\b\d{2,3},\d{3}\b|\b\d+\.\d\d(?= x\b)")
 # A table whose header names one of these units varies in that column.
 UNIT = re.compile(r"(?<![\w/])(?:ns|us|ms|microseconds|[kMG]B/s|tokens/s)(?![\w/])")
 RULE = re.compile(r"─+(?: +─+)*")
@@ -107,7 +107,7 @@ def comparable(text):
         line = lines[i]
         for pattern in VARYING:
             line = pattern.sub("~", line)
-        line = LAST_DIGITS.sub(r"\1~", line)
+        line = LARGE_COUNT.sub("~", line)
         result.append(re.sub("─+", "─", re.sub(" +", " ", line)))  # addresses change widths, too
         i = end
     return result
