@@ -223,6 +223,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [
                 "//:instrumented_kernels": ":" + name,
                 "//conditions:default": ":" + name + ".with_hooks",
             }),
+            tags = tags,  # manual, where the library is: //... takes an alias otherwise
             testonly = testonly,
             visibility = kwargs.get("visibility"),
         )
