@@ -133,7 +133,7 @@ def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], 
         visibility = ["//visibility:public"],
     )
 
-def lesson_test(name, lesson, library, deps = [], data = [], size = "small", tags = [], **kwargs):
+def lesson_test(name, lesson, library, deps = [], data = [], size = "small", tags = [], guided = False, **kwargs):
     """The checks of a lesson, and the proof that they fail on its starter.
 
     Args:
@@ -144,10 +144,17 @@ def lesson_test(name, lesson, library, deps = [], data = [], size = "small", tag
       data: files that they read.
       size: as for cc_test.
       tags: as for cc_test; the proof has the tag "starter" as well.
+      guided: the proof also wants the first check that fails to be a guided one (common/testing's
+        Guide), which says where to start.
       **kwargs: for both cc_tests.
     """
     target = "//lessons/%s:%s" % (lesson, library)
-    common = deps + ["//common/base", "//common/testing", "@googletest//:gtest_main"]
+    common = deps + [
+        "//common/base",
+        "//common/testing",
+        "//common/testing:guide",
+        "@googletest//:gtest_main",
+    ]
     native.cc_test(
         name = name,
         srcs = [name + ".cc"],
@@ -169,7 +176,7 @@ def lesson_test(name, lesson, library, deps = [], data = [], size = "small", tag
     native.cc_test(
         name = name + ".starter_fails",
         srcs = ["//common/testing:starter_fails.cc"],
-        args = ["$(location :%s.on_starter)" % name],
+        args = ["$(location :%s.on_starter)" % name] + (["--guided"] if guided else []),
         data = [":%s.on_starter" % name] + data,
         deps = ["//common/base"],
         size = size,

@@ -8,6 +8,7 @@
 #include "common/base/error.h"
 #include "common/cuda/buffer.h"
 #include "common/cuda/stream.h"
+#include "common/testing/guide.h"
 #include "common/testing/random.h"
 #include "common/testing/tolerance.h"
 #include "lessons/04_rmsnorm/reference.h"
@@ -23,7 +24,110 @@ constexpr double kRelative = kBf16Rounding + 1e-5;
 
 using Launch = decltype(&RmsNorm);
 
-// All versions, and the function that the engine calls.
+std::vector<bf16> Norm(Launch launch, const std::vector<bf16>& x, const std::vector<bf16>& weight,
+                       float epsilon) {
+  const Stream stream;
+  DeviceBuffer<bf16> input(x), weights(weight), output(x.size());
+  output.Fill(0xff);  // NaN, so that an element nobody wrote shows
+  launch(input.data(), weights.data(), output.data(), x.size() / weight.size(), weight.size(),
+         epsilon, stream.get());
+  stream.Synchronize();
+  return output.ToHost();
+}
+
+// --- First steps: version 1, the exercise, on inputs that one can follow by hand.
+
+std::vector<bf16> Bf16s(const std::vector<double>& numbers) {
+  std::vector<bf16> values;
+  for (double number : numbers) values.push_back(__float2bfloat16(static_cast<float>(number)));
+  return values;
+}
+
+// The sum that a tree gives which rounds down where it halves.
+double TreeThatLosesTheMiddle(std::vector<double> sums) {
+  for (size_t active = sums.size(); active > 1; active /= 2) {
+    for (size_t t = 0; t < active / 2; ++t) sums[t] += sums[t + active / 2];
+  }
+  return sums[0];
+}
+
+// Version 1's result for one row against the formula, and against what the usual mistakes give.
+testing::AssertionResult CheckRow(const std::vector<double>& row, const std::vector<double>& weight,
+                                  float epsilon) {
+  const size_t size = row.size();
+  std::vector<double> squares, alone;
+  double sum = 0, sum_of_squares = 0;
+  for (double x : row) {
+    squares.push_back(x * x);
+    sum += x;
+    sum_of_squares += x * x;
+  }
+  for (size_t i = 0; i < size; ++i) {
+    alone.push_back(row[i] * weight[i] / std::sqrt(squares[i] / size + epsilon));
+  }
+  const auto Scaled = [&](double scale) {
+    std::vector<double> output;
+    for (size_t i = 0; i < size; ++i) output.push_back(row[i] * scale * weight[i]);
+    return output;
+  };
+  const auto Divided = [&](double total, size_t count) {
+    return Scaled(1 / std::sqrt(total / count + epsilon));
+  };
+  const double mean = sum_of_squares / size, root = std::sqrt(mean + epsilon);
+  std::vector<double> unweighted;
+  for (double x : row) unweighted.push_back(x / root);
+
+  constexpr char kTree[] = "docs/04_rmsnorm.md#version-1-a-tree";
+  return Guide("docs/04_rmsnorm.md#the-mathematics")
+      .Input("x", row)
+      .Input("weight", weight)
+      .Input("epsilon", epsilon)
+      .Start(
+          "write the body of RmsNormTreeKernel in lessons/04_rmsnorm/exercise/rmsnorm.cu; the "
+          "easiest part is the last, the loop that writes: begin there, with a scale of 1")
+      .Mistake("the row went through as it is", row)
+      .Mistake("the scale is 1: only the weight is in it", Scaled(1))
+      .Mistake("the weight is missing", unweighted)
+      .Mistake("the sum of the squares was not divided by hidden_size", Divided(sum_of_squares, 1))
+      .Mistake("the sum was divided by the number of threads, not by hidden_size",
+               Divided(sum_of_squares, std::min<size_t>(size, 1024)))
+      .Mistake("multiplied by the root; rsqrtf(x) is 1 / sqrt(x), to multiply with", Scaled(root))
+      .Mistake("divided by the mean square, not by its root", Scaled(1 / (mean + epsilon)))
+      .Mistake("the elements were added up, not their squares", Divided(std::abs(sum), size))
+      .Mistake("epsilon is missing", Scaled(1 / std::sqrt(mean)))
+      .Mistake("epsilon was added to the root; it belongs under it",
+               Scaled(1 / (std::sqrt(mean) + epsilon)), "docs/04_rmsnorm.md#pitfalls")
+      .Mistake("each thread scaled by its own square; the sum of all is partial[0]", alone, kTree)
+      .Mistake(
+          "the tree loses sums: of an odd count the middle one has no partner, and waits for "
+          "the next step",
+          Divided(TreeThatLosesTheMiddle(squares), size), kTree)
+      .Otherwise(
+          "the sum of the squares: follow the tree on paper, who adds which sum in each step")
+      .Compare([&] { return Norm(kRmsNormVersions[0].launch, Bf16s(row), Bf16s(weight), epsilon); },
+               Divided(sum_of_squares, size), kRelative);
+}
+
+TEST(RmsNormFirstSteps, ARowOfFour) {
+  EXPECT_TRUE(CheckRow({1, -2, 3, 0.5}, {1, 1, 2, 1}, kEpsilon));
+}
+
+TEST(RmsNormFirstSteps, ARowOfSevenWhichIsNoPowerOfTwo) {
+  EXPECT_TRUE(CheckRow({1, -2, 3, 0.5, 4, -1, 2}, {1, 1, 2, 1, 0.5, 1, 3}, kEpsilon));
+}
+
+TEST(RmsNormFirstSteps, ASmallRowWhereEpsilonCounts) {
+  EXPECT_TRUE(CheckRow({0.0625, -0.125, 0.25, 0}, {1, 1, 1, 1}, 0.5f));
+}
+
+TEST(RmsNormFirstSteps, ARowLongerThanABlock) {
+  std::vector<double> row(1030, 0.5), weight(1030, 1);
+  row[1029] = 16;  // of the sum of 513, it is half
+  EXPECT_TRUE(CheckRow(row, weight, kEpsilon));
+}
+
+// --- All versions, and the function that the engine calls.
+
 class RmsNormTest : public testing::TestWithParam<int> {
  protected:
   Launch launch() const {
@@ -32,13 +136,7 @@ class RmsNormTest : public testing::TestWithParam<int> {
 
   std::vector<bf16> Compute(const std::vector<bf16>& x, const std::vector<bf16>& weight,
                             float epsilon = kEpsilon) const {
-    const Stream stream;
-    DeviceBuffer<bf16> input(x), weights(weight), output(x.size());
-    output.Fill(0xff);  // NaN, so that an element nobody wrote shows
-    launch()(input.data(), weights.data(), output.data(), x.size() / weight.size(), weight.size(),
-             epsilon, stream.get());
-    stream.Synchronize();
-    return output.ToHost();
+    return Norm(launch(), x, weight, epsilon);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "common/simulator/order.h"
 #include "common/simulator/source_place.h"
 #include "common/simulator/watch.h"
 #include "common/simulator/watchdog.h"
@@ -91,7 +92,6 @@ bool InsideKernel() { return this_runner != nullptr && this_runner->inside_kerne
 
 BlockRunner::BlockRunner()
     : early_exit_(GetSettings().early_exit),
-      thread_order_(GetSettings().order),
       seed_(GetSettings().seed),
       warp_size_(GetSettings().warp_size),
       warp_shift_(GetSettings().warp_size == 64 ? 6 : 5),
@@ -106,6 +106,7 @@ BlockRunner::~BlockRunner() { this_runner = nullptr; }
 
 void BlockRunner::Begin(const KernelLaunch& launch) {
   launch_ = &launch;
+  thread_order_ = OrderNow();
   num_threads_ = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
   flat_ = launch.block.y == 1 && launch.block.z == 1;
   tinyvllm_block_size = launch.block;

@@ -199,10 +199,10 @@ class BlockRunner {
   int ticks_ = 0;
   int quiet_ticks_ = 0;  // since the running thread last called the engine
   int patience_ = 0;     // the ticks after which it makes way
+  ThreadOrder thread_order_ = ThreadOrder::kNatural;
 
   // Of this OS thread.
   const bool early_exit_;
-  const ThreadOrder thread_order_;
   const uint64_t seed_;
   const int warp_size_;
   const int warp_shift_;

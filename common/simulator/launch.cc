@@ -9,6 +9,7 @@
 #include "common/simulator/crash.h"
 #include "common/simulator/device.h"
 #include "common/simulator/error.h"
+#include "common/simulator/order.h"
 #include "common/simulator/pool.h"
 #include "common/simulator/watch.h"
 #include "common/simulator/watchdog.h"
@@ -74,7 +75,7 @@ class BlockOrder {
  public:
   explicit BlockOrder(uint64_t num_blocks) : num_blocks_(num_blocks) {
     const Settings& settings = GetSettings();
-    order_ = settings.order;
+    order_ = OrderNow();
     if (order_ != ThreadOrder::kShuffle) return;
     // Multiplying by a number without common divisor permutes the blocks.
     stride_ = (settings.seed * 0x9e3779b97f4a7c15u >> 32 | 1) % num_blocks;

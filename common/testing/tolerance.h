@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ constexpr double kBf16Rounding = 1.0 / 256;
 
 inline double ToDouble(float value) { return value; }
 inline double ToDouble(double value) { return value; }
+inline double ToDouble(int value) { return value; }
+inline double ToDouble(int64_t value) { return static_cast<double>(value); }
 inline double ToDouble(bf16 value) { return __bfloat162float(value); }
 
 // ||actual - expected|| / ||expected||, the Frobenius norm; NaN anywhere gives NaN, which no

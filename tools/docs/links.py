@@ -2,9 +2,10 @@
 """Checks the links of the documentation that stay inside the repository.
 
 Every relative link and image of a page must lead to a file or folder that exists, every #anchor to
-a heading of that page. Links to the web are not followed.
+a heading of that page; likewise each "docs/page.md#heading" that a C++ file tells its reader. Links
+to the web are not followed.
 
-    links.py [PAGE ...]     without pages: every .md file that git knows
+    links.py [FILE ...]     without files: every .md and C++ file that git knows
 """
 
 import pathlib
@@ -15,6 +16,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]*`")
+IN_CODE = re.compile(r"\bdocs/\w+\.md#[\w-]+")
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?[^)]*\)|<img\s[^>]*src=\"([^\"]+)\"")
 
 
@@ -37,7 +39,27 @@ def anchors(page):
     return found
 
 
+def leads(link, target, anchor):
+    """What is wrong with a link to a file and a heading of it; None if nothing is."""
+    if not target.exists() or ROOT not in [target, *target.parents]:
+        return f"{link} leads nowhere"
+    if anchor and target.suffix == ".md" and anchor not in anchors(target):
+        return f"{link}: no such heading"
+    return None
+
+
+def problems_of_code(source):
+    text = source.read_text()
+    for match in IN_CODE.finditer(text):
+        path, _, anchor = match[0].partition("#")
+        if problem := leads(match[0], ROOT / path, anchor):
+            yield f"{source.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}: {problem}"
+
+
 def problems(page):
+    if page.suffix != ".md":
+        yield from problems_of_code(page)
+        return
     text = CODE.sub(blank, FENCE.sub(blank, page.read_text()))
     for match in LINK.finditer(text):
         link = match[1] or match[2]
@@ -46,23 +68,21 @@ def problems(page):
         where = f"{page.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}"
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
-        if not target.exists() or ROOT not in [target, *target.parents]:
-            yield f"{where}: {link} leads nowhere"
-        elif anchor and target.suffix == ".md" and anchor not in anchors(target):
-            yield f"{where}: {link}: no such heading"
+        if problem := leads(link, target, anchor):
+            yield f"{where}: {problem}"
 
 
 def main():
     pages = [pathlib.Path(argument).resolve() for argument in sys.argv[1:]]
     if not pages:
         listed = subprocess.run(
-            ["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True
+            ["git", "ls-files", "*.md", "*.h", "*.cc", "*.cu", "*.cuh"], cwd=ROOT, check=True, capture_output=True, text=True
         )
         pages = [ROOT / line for line in listed.stdout.splitlines()]
     found = [problem for page in pages for problem in problems(page)]
     for problem in found:
         print(problem, file=sys.stderr)
-    print(f"{len(pages)} pages, {len(found)} links that lead nowhere")
+    print(f"{len(pages)} files, {len(found)} links that lead nowhere")
     return 1 if found else 0
 
 

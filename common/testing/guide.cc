@@ -1,0 +1,191 @@
+#include "common/testing/guide.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#ifdef TINYVLLM_SIMULATOR
+#include "cuda_simulator/order.h"
+#endif
+
+namespace tinyvllm {
+namespace {
+
+constexpr int kLabelWidth = 14;             // "likely cause  "
+constexpr size_t kMostShown = 16;           // numbers, or lines
+constexpr double kMistakeTolerance = 0.01;  // what a mistake gives, is said to three digits
+
+// Four significant digits.
+std::string Number(double value) {
+  if (std::isnan(value)) return "NaN";
+  std::ostringstream out;
+  out.precision(4);
+  out << value;
+  return out.str();
+}
+
+bool Near(double a, double b, double relative, double absolute) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  return a == b || std::abs(a - b) <= absolute + relative * std::abs(b);  // infinities are equal
+}
+
+// The first place where they differ, or the length where they do not.
+size_t FirstDifference(const Values& actual, const Values& expected, double relative,
+                       double absolute) {
+  if (actual.are_words() != expected.are_words()) return 0;
+  const size_t size = std::min(actual.size(), expected.size());
+  for (size_t i = 0; i < size; ++i) {
+    const bool same = actual.are_words()
+                          ? actual.words()[i] == expected.words()[i]
+                          : Near(actual.numbers()[i], expected.numbers()[i], relative, absolute);
+    if (!same) return i;
+  }
+  return size;
+}
+
+bool Same(const Values& actual, const Values& expected, double relative, double absolute) {
+  return actual.are_words() == expected.are_words() && actual.size() == expected.size() &&
+         FirstDifference(actual, expected, relative, absolute) == actual.size();
+}
+
+// Words that are lines of a picture or a text.
+bool IsText(const Values& values) {
+  return values.are_words() &&
+         std::any_of(values.words().begin(), values.words().end(),
+                     [](const std::string& word) { return word.size() > 30; });
+}
+
+// (1, 2, 3, ...); what is long is shown around element `centre`. Lines after the first are
+// indented.
+std::string Show(const Values& values, int row, size_t centre) {
+  const std::string newline = "\n" + std::string(kLabelWidth, ' ');
+  const size_t size = values.size();
+  if (size == 0) return "nothing";
+  const std::vector<std::string>& words = values.words();
+  if (values.are_words() && size == 1) return '"' + words[0] + '"';
+  const size_t step = row > 0 ? row : 1;
+  size_t begin = 0, end = size;
+  if (size > kMostShown && size > step * kMostShown / 2) {
+    begin = centre > kMostShown / 2 ? centre - kMostShown / 2 : 0;
+    begin -= begin % step;
+    end = std::min(size, begin + std::max(step, kMostShown));
+  }
+  const bool lines = IsText(values);
+  std::string text;
+  for (size_t i = begin; i < end; ++i) {
+    const bool first = row > 0 ? i % row == 0 : i == begin;
+    if (i > begin) text += lines || (row > 0 && first) ? newline : " ";
+    if (first && !lines) text += "(";
+    text += !values.are_words() ? Number(values.numbers()[i])
+            : lines             ? words[i]
+                                : '"' + words[i] + '"';
+    const bool last = i + 1 == end || (row > 0 && (i + 1) % row == 0);
+    if (!lines) text += last ? ")" : ",";
+  }
+  if (begin > 0 || end < size) {
+    text += StrCat(", elements ", begin, " to ", end - 1, " of ", size);
+  }
+  return text;
+}
+
+bool IsUnwritten(double number) { return std::isnan(number); }  // outputs are poisoned with NaN
+
+// " and " + what is wrong about `got`, as a reader would say it.
+std::string Where(const Values& got, const Values& expected, size_t wrong) {
+  if (got.size() != expected.size()) {
+    return StrCat(": ", got.size(), " of them, not ", expected.size());
+  }
+  if (got.size() == 1) return "";
+  if (got.are_words() != expected.are_words()) return "";
+  if (!got.are_words() && IsUnwritten(got.numbers()[wrong])) {
+    return StrCat(": element ", wrong, " is NaN, so not written, or made of what was not");
+  }
+  return StrCat(": the first that is wrong is element ", wrong);
+}
+
+Values InAnotherOrder(const std::function<Values()>& compute) {
+#ifdef TINYVLLM_SIMULATOR
+  Values values;
+  simulator::InAnotherOrder([&] { values = compute(); });
+  return values;
+#else
+  return compute();  // a GPU's order is not ours to choose
+#endif
+}
+
+}  // namespace
+
+Guide& Guide::Input(const std::string& name, const Values& values, int row) {
+  if (!inputs_.empty()) inputs_ += "\n" + std::string(kLabelWidth, ' ');
+  inputs_ += name + " = ";
+  const bool one = values.size() == 1 && !values.are_words();
+  inputs_ += one ? Number(values.numbers()[0]) : Show(values, row, 0);
+  return *this;
+}
+
+Guide& Guide::Mistake(std::string cause, Values gives, std::string section) {
+  mistakes_.push_back({std::move(cause), std::move(gives), std::move(section)});
+  return *this;
+}
+
+testing::AssertionResult Guide::Compare(const std::function<Values()>& compute,
+                                        const Values& expected, double relative, double absolute,
+                                        int row) {
+  Values got, again;
+  try {
+    got = compute();
+    again = InAnotherOrder(compute);
+  } catch (const Error& error) {
+    return Failure(Show(expected, row, 0), std::string("an error: ") + error.what(),
+                   "what the error says; where the simulator found it, its report stands above",
+                   section_);
+  }
+  const auto Differs = [&](const Values& values) {
+    return FirstDifference(values, expected, relative, absolute);
+  };
+  const bool right = Same(got, expected, relative, absolute);
+  if (right && Same(again, expected, relative, absolute)) return testing::AssertionSuccess();
+
+  const Values& wrong = right ? again : got;
+  const size_t at = std::min(Differs(wrong), expected.size() - 1);
+  const std::string wanted = Show(expected, row, at);
+  const std::string came = Show(wrong, row, at) + Where(wrong, expected, at);
+  if (!Same(got, again, relative, absolute)) {
+    return Failure(wanted, came,
+                   StrCat(right ? "right in one order of threads, wrong in another"
+                                : "another order of threads gives other numbers",
+                          ": one thread reads what another has not written yet, so a barrier is "
+                          "missing; bazel test --config=race names the two lines"),
+                   section_);
+  }
+  const std::vector<double>& numbers = wrong.numbers();
+  const bool nothing =
+      wrong.size() == 0 ||
+      (!wrong.are_words() && std::all_of(numbers.begin(), numbers.end(), IsUnwritten));
+  if (nothing && !start_.empty()) {
+    return Failure(wanted, came, "nothing was written yet: " + start_, section_);
+  }
+  for (const Known& mistake : mistakes_) {
+    if (!Same(wrong, mistake.gives, std::max(relative, kMistakeTolerance), absolute)) continue;
+    return Failure(wanted, came, mistake.cause + ": that gives just what came",
+                   mistake.section.empty() ? section_ : mistake.section);
+  }
+  return Failure(wanted, came,
+                 otherwise_.empty() ? "none of the usual ones: compute the first wrong element by "
+                                      "hand, as the page does, and compare each step"
+                                    : otherwise_,
+                 section_);
+}
+
+testing::AssertionResult Guide::Failure(const std::string& expected, const std::string& got,
+                                        const std::string& cause,
+                                        const std::string& section) const {
+  testing::AssertionResult result = testing::AssertionFailure() << "\n";
+  if (!inputs_.empty()) result << "input         " << inputs_ << "\n";
+  return result << "expected      " << expected << "\n"
+                << "got           " << got << "\n"
+                << "likely cause  " << cause << "\n"
+                << "read          " << section;
+}
+
+}  // namespace tinyvllm
