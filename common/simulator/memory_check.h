@@ -1,6 +1,7 @@
 // The memory checker: finds accesses to memory that is not the kernel's to touch. Beyond the end of
 // an allocation or of a __shared__ variable, or before its beginning; in memory that has been
-// freed; reads of bytes that nothing has written; addresses of the host. docs/simulator.md#out-of-bounds
+// freed; reads of bytes that nothing has written; addresses of the host.
+// docs/simulator.md#out-of-bounds
 //
 // It watches kernels that are compiled for it (watch.h). What the runtime and cuBLAS do to memory,
 // they tell it.
