@@ -184,3 +184,109 @@ def lesson_test(name, lesson, library, deps = [], data = [], size = "small", tag
         tags = tags + ["starter"],
         **kwargs
     )
+
+def challenge(name, hdrs, srcs, deps = [], counted = False):
+    """What a lesson leaves for those who want more: a header, and a file that the learner writes.
+
+    Makes name, the learner's library, and name.headers; challenge_test does the rest.
+
+    Args:
+      name: "challenge".
+      hdrs: its headers, in challenge/.
+      srcs: the learner's file, in challenge/; the starter is made from the proof in
+        tests/challenges.
+      deps: the library's dependencies.
+      counted: the check asks the simulator what the kernels did to memory.
+    """
+    counts = {"counted": True} if counted and srcs[0].endswith(".cu") else {}
+    visibility = ["//tests/challenges:__pkg__"]
+    native.cc_library(
+        name = name + ".headers",
+        hdrs = hdrs,
+        deps = deps,
+        tags = ["manual"],
+        visibility = visibility,
+    )
+    _library(
+        name = name,
+        srcs = srcs,
+        deps = [":" + name + ".headers"] + deps,
+        tags = ["manual"],
+        visibility = visibility,
+        **counts
+    )
+
+def challenge_test(lesson, proof, deps = [], data = [], counted = False):
+    """The check of a lesson's challenge, and two proofs: it can be passed, and the starter fails.
+
+    //tests/challenges:04_rmsnorm checks the learner's file (tag manual).
+
+    Args:
+      lesson: "04_rmsnorm"; the check is 04_rmsnorm/check.cc.
+      proof: one way to do it, with an exercise region: the learner's file is made from it.
+      deps: what the check and the proof need besides the header.
+      data: files that the check reads.
+      counted: as for challenge.
+    """
+    target = "//lessons/%s:challenge" % lesson
+    extension = proof[proof.rindex("."):]
+    counts = {"counted": True} if counted and extension == ".cu" else {}
+    headers = [target + ".headers"]
+    _starter(name = lesson + ".starter_source" + extension, src = proof, tags = ["manual"])
+    _library(
+        name = lesson + ".proof_library",
+        srcs = [proof],
+        deps = headers + deps,
+        tags = ["manual"],
+        **counts
+    )
+    _library(
+        name = lesson + ".starter_library",
+        srcs = [":" + lesson + ".starter_source" + extension],
+        deps = headers + deps,
+        copts = ["-w"],
+        tags = ["manual"],
+        **counts
+    )
+    twin = ".counted" if counts else ""
+    common = headers + deps + [
+        "//common/base",
+        "//common/testing",
+        "//common/testing:guide",
+        "@googletest//:gtest_main",
+    ]
+    native.cc_test(
+        name = lesson,
+        srcs = [lesson + "/check.cc"],
+        data = data,
+        deps = [target + twin] + common,
+        size = "small",
+        linkstatic = True,
+        tags = ["manual"],
+    )
+    native.cc_test(
+        name = lesson + ".proof",
+        srcs = [lesson + "/check.cc"],
+        data = data,
+        deps = [":" + lesson + ".proof_library" + twin] + common,
+        size = "small",
+        linkstatic = True,
+    )
+    native.cc_binary(
+        name = lesson + ".on_starter",
+        testonly = True,
+        srcs = [lesson + "/check.cc"],
+        deps = [":" + lesson + ".starter_library" + twin] + common,
+        linkstatic = True,
+        tags = ["manual"],
+    )
+    native.cc_test(
+        name = lesson + ".starter_fails",
+        srcs = ["//common/testing:starter_fails.cc"],
+        args = ["$(location :%s.on_starter)" % lesson],
+        data = [":%s.on_starter" % lesson] + data,
+        deps = ["//common/base"],
+        size = "small",
+        linkstatic = True,
+        tags = ["starter"],
+    )

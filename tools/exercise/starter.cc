@@ -1,10 +1,13 @@
 // Makes a lesson's starter from its solution: the marked regions are emptied, the rest stays.
-// exercise_text.h shows the marks.
+// exercise_text.h shows the marks. The challenges' starters are made in the same way, from the
+// proofs in tests/challenges that they can be solved.
 //
 //   starter --make SOLUTION STARTER    writes one starter
-//   starter --update                   rewrites lessons/*/exercise/*; what a learner wrote there is
-//                                      kept beside it as FILE.mine, FILE.2.mine, ...
-//   starter --check                    fails when a committed exercise is not its starter
+//   starter --update                   rewrites lessons/*/exercise/* and lessons/*/challenge/*;
+//   what a
+//                                      learner wrote there is kept beside it as FILE.mine,
+//                                      FILE.2.mine, ...
+//   starter --check                    fails when a committed starter is not what would be written
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -31,19 +34,33 @@ void Write(const fs::path& path, const std::string& text) {
   Check(out.good(), path.string(), ": cannot be written");
 }
 
-// Every source with an exercise in lessons/*/.
-std::vector<fs::path> Solutions(const fs::path& lessons) {
-  std::vector<fs::path> solutions;
-  for (const auto& lesson : fs::directory_iterator(lessons)) {
-    if (!lesson.is_directory()) continue;
-    for (const auto& file : fs::directory_iterator(lesson)) {
+struct Pair {
+  fs::path solution;
+  fs::path starter;
+};
+
+// Every source with an exercise in folders/*/, and its starter in lessons/*/KIND/.
+std::vector<Pair> Pairs(const fs::path& folders, const std::string& kind) {
+  std::vector<Pair> pairs;
+  for (const auto& folder : fs::directory_iterator(folders)) {
+    if (!folder.is_directory()) continue;
+    const fs::path starters = fs::path(DataPath("lessons")) / folder.path().filename() / kind;
+    for (const auto& file : fs::directory_iterator(folder)) {
       const std::string extension = file.path().extension().string();
       if (extension != ".cu" && extension != ".cc") continue;
-      if (!ReadExercise(file.path().string()).starter.empty()) solutions.push_back(file.path());
+      if (ReadExercise(file.path().string()).starter.empty()) continue;
+      pairs.push_back({file.path(), starters / file.path().filename()});
     }
   }
-  std::sort(solutions.begin(), solutions.end());
-  return solutions;
+  std::sort(pairs.begin(), pairs.end(),
+            [](const Pair& a, const Pair& b) { return a.solution < b.solution; });
+  return pairs;
+}
+
+std::vector<Pair> AllPairs() {
+  std::vector<Pair> pairs = Pairs(DataPath("lessons"), "exercise");
+  for (const Pair& pair : Pairs(DataPath("tests/challenges"), "challenge")) pairs.push_back(pair);
+  return pairs;
 }
 
 // A name that is free: FILE.mine, or FILE.2.mine and so on, so that no learner's work is lost.
@@ -55,8 +72,7 @@ fs::path FreeName(const fs::path& exercise) {
 
 int UpdateOrCheck(bool update) {
   int different = 0;
-  for (const fs::path& solution : Solutions(DataPath("lessons"))) {
-    const fs::path exercise = solution.parent_path() / "exercise" / solution.filename();
+  for (const auto& [solution, exercise] : AllPairs()) {
     const std::string starter = ReadExercise(solution.string()).starter;
     const std::string present = fs::exists(exercise) ? ReadTextFile(exercise.string()) : "";
     if (present == starter) continue;
