@@ -1,8 +1,11 @@
 // Checks of lesson 03: every version copies the right rows, bit for bit, and nothing else.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -10,6 +13,8 @@
 #include "common/base/error.h"
 #include "common/cuda/buffer.h"
 #include "common/cuda/stream.h"
+#include "common/cuda/warp.h"
+#include "common/testing/guide.h"
 #include "common/testing/random.h"
 #include "lessons/03_embedding/embedding.h"
 
@@ -20,6 +25,192 @@ void PrintTo(const EmbeddingGatherVersion& version, std::ostream* out) {
 }
 
 namespace {
+
+// --- First steps: versions 1 and 3, the exercise, on a table that one can follow by hand.
+
+constexpr int kTableRows = 4;
+constexpr int kBeyond = -1;   // what lies behind the table
+constexpr int kSpare = 2048;  // elements behind ids, table and output, for kernels that go too far
+
+// Row r is 64 r, 64 r + 1, ... 64 r + 63, and from its start anew: numbers that a bf16 holds.
+int TableElement(int row, int i) { return 64 * row + i % 64; }
+
+struct Gather {
+  std::vector<int> ids;
+  int width;
+
+  size_t size() const { return ids.size() * width; }
+
+  // What is left by a kernel that copies element from(t, i) of the table to element to(t, i) of the
+  // output, for each token t and each i below `count`.
+  using Place = std::function<int(int t, int i)>;
+  std::vector<double> Copied(int count, const Place& from, const Place& to) const {
+    std::vector<double> output(size() + kSpare, NAN);
+    for (size_t t = 0; t < ids.size(); ++t) {
+      for (int i = 0; i < count; ++i) {
+        const int source = from(t, i);
+        output.at(to(t, i)) =
+            source < kTableRows * width ? TableElement(source / width, source % width) : kBeyond;
+      }
+    }
+    return Written(std::move(output));
+  }
+
+  std::vector<double> Run(decltype(&EmbeddingGather) launch) const {
+    std::vector<bf16> table;
+    for (int i = 0; i < kTableRows * width; ++i) {
+      table.push_back(__float2bfloat16(static_cast<float>(TableElement(i / width, i % width))));
+    }
+    table.resize(table.size() + kSpare, __float2bfloat16(kBeyond));
+    std::vector<int> more_ids = ids;
+    more_ids.resize(ids.size() + kSpare);
+    const Stream stream;
+    const DeviceBuffer<int> device_ids(more_ids);
+    const DeviceBuffer<bf16> device_table(table);
+    DeviceBuffer<bf16> output(size() + kSpare);
+    output.Fill(0xff);  // NaN, so that an element nobody wrote shows
+    launch(device_ids.data(), device_table.data(), output.data(), ids.size(), width, stream.get());
+    stream.Synchronize();
+    std::vector<double> all;
+    for (bf16 value : output.ToHost()) all.push_back(__bfloat162float(value));
+    return Written(std::move(all));
+  }
+
+  // The output, and behind it as much as was written there.
+  std::vector<double> Written(std::vector<double> output) const {
+    while (output.size() > size() && std::isnan(output.back())) output.pop_back();
+    return output;
+  }
+};
+
+std::vector<double> EveryEighth(std::vector<double> output) {
+  for (size_t i = 0; i < output.size(); ++i) {
+    if (i % 8 != 0) output[i] = NAN;
+  }
+  return output;
+}
+
+testing::AssertionResult CheckGather(int version, const std::vector<int>& ids, int width) {
+  const Gather gather{ids, width};
+  std::vector<double> table;
+  for (int i = 0; i < kTableRows * width; ++i) table.push_back(TableElement(i / width, i % width));
+  const auto Id = [&](int t) { return t < static_cast<int>(ids.size()) ? ids[t] : 0; };
+  const auto From = [&](int t, int i) { return Id(t) * width + i; };
+  const auto To = [&](int t, int i) { return t * width + i; };
+  const auto RowsFrom = [&](const Gather::Place& from) { return gather.Copied(width, from, To); };
+
+  const bool eight = version == 3, wide = width > 16;
+  const int a_thread = eight ? 8 : 1;
+  const int warps = (width / a_thread + kWarpSize - 1) / kWarpSize;
+  const int threads = std::min(warps * kWarpSize, 1024), copies = threads * a_thread;
+  Guide guide(eight ? "docs/03_embedding.md#versions-2-and-3-more-bytes-a-load"
+                    : "docs/03_embedding.md#version-1-one-element-a-thread");
+  guide.Input("token_ids", ids).Input("hidden_size", width);
+  if (wide) {
+    guide.Input("table", "row r is 64 r, 64 r + 1, ..., 64 r + 63, and from its start anew");
+  } else {
+    guide.Input("table", table, width);
+  }
+  guide
+      .Start(eight ? "version 1 copies rows; now write EightElementsKernel in "
+                     "lessons/03_embedding/exercise/embedding.cu, with its two pointers, and its "
+                     "loop in steps that are eight times as long"
+                   : "write the body of OneElementKernel in "
+                     "lessons/03_embedding/exercise/embedding.cu; the easiest beginning is a "
+                     "pointer to where this block's row begins in the table, and one to where it "
+                     "goes in the output")
+      .Mistake(
+          "the block's number was taken for the row of the table; which row this token wants "
+          "stands in token_ids",
+          RowsFrom([&](int t, int i) { return t * width + i; }))
+      .Mistake(
+          "token_ids was asked for the thread's number; all threads of a block copy one "
+          "token's row, and the token's number is the block's",
+          RowsFrom([&](int, int i) { return From(i, i); }))
+      .Mistake("every block copied the first token's row; a block's token is number blockIdx.x",
+               RowsFrom([&](int, int i) { return From(0, i); }))
+      .Mistake(
+          "the row was read from element number id on; before row number id lie id whole rows, "
+          "of hidden_size elements each",
+          RowsFrom([&](int t, int i) { return Id(t) + i; }))
+      .Mistake(
+          "the row's place in the table was reckoned with the number of threads; a row has "
+          "hidden_size elements, however many threads copy it",
+          RowsFrom([&](int t, int i) { return Id(t) * threads + i; }))
+      .Mistake(
+          "all elements of a row are its first one: the thread's number is missing in the "
+          "place to read from",
+          RowsFrom([&](int t, int) { return From(t, 0); }))
+      .Mistake(
+          "the row was written where the id says; the output has a row for each token of the "
+          "batch, in the batch's order",
+          gather.Copied(width, From, From))
+      .Mistake(
+          "the row's place in the output was reckoned with the number of threads; a row has "
+          "hidden_size elements, however many threads copy it",
+          gather.Copied(width, From, [&](int t, int i) { return t * threads + i; }))
+      .Mistake(
+          "the rows in the output lie one element apart; each begins hidden_size elements "
+          "after the one before",
+          gather.Copied(width, From, [&](int t, int i) { return t + i; }))
+      .Mistake(
+          "table and batch are mixed up: the block's number says where to write, its id where "
+          "to read",
+          gather.Copied(
+              width, [&](int t, int i) { return t * width + i; }, From))
+      .Mistake(
+          "all rows were written to the first one; each begins hidden_size elements after the one "
+          "before",
+          gather.Copied(width, From, [](int, int i) { return i; }))
+      .Mistake(
+          "the end of the row is missing: a block has at most 1,024 threads, so each goes on, "
+          "in steps of the number of threads, until the row ends",
+          gather.Copied(std::min(width, copies), From, To));
+  if (copies > width) {
+    guide
+        .Mistake(
+            "threads beyond the end of the row copied, too; where there are more threads than "
+            "pieces of a row, the others have nothing to do",
+            gather.Copied(copies, From, To))
+        .Mistake(
+            "all elements are the row's first one: the thread's number is missing in the place to "
+            "read from; and threads beyond the end of the row wrote, too",
+            gather.Copied(
+                copies, [&](int t, int) { return From(t, 0); }, To));
+  }
+  if (eight) {
+    guide
+        .Mistake(
+            "only a part was copied: does the loop count elements, up to hidden_size, or "
+            "pieces of eight, up to hidden_size / 8? Here it mixes the two",
+            gather.Copied(8 * ((width / 8 + 7) / 8), From, To))
+        .Mistake("one element of each eight was copied; LoadBf16x8 and StoreBf16x8 move eight",
+                 EveryEighth(gather.Copied(width, From, To)));
+  }
+  return guide
+      .WhenOrderMatters(
+          "two threads write the same element; a token's row in the output begins at "
+          "its number in the batch times hidden_size, and no other thread writes there")
+      .Otherwise(
+          "the two pointers: on paper, at which element does block 0 begin to read, and at "
+          "which to write? And block 1?")
+      .Compare([&] { return gather.Run(kEmbeddingGatherVersions[version - 1].launch); },
+               gather.Copied(width, From, To), 0, 0, width);
+}
+
+TEST(EmbeddingFirstSteps, OneRow) { EXPECT_TRUE(CheckGather(1, {2}, 4)); }
+
+TEST(EmbeddingFirstSteps, FourRows) { EXPECT_TRUE(CheckGather(1, {2, 0, 3, 2}, 4)); }
+
+TEST(EmbeddingFirstSteps, RowsLongerThanABlock) { EXPECT_TRUE(CheckGather(1, {1, 0}, 1030)); }
+
+TEST(EmbeddingFirstSteps, EightElementsAThread) { EXPECT_TRUE(CheckGather(3, {2, 0, 3, 2}, 16)); }
+
+TEST(EmbeddingFirstSteps, EightElementsAThreadInRowsLongerThanThat) {
+  EXPECT_TRUE(CheckGather(3, {1, 0}, 8208));
+}
+
+// --- All versions.
 
 constexpr int kMargin = 64;  // elements behind the output that must stay as they are
 

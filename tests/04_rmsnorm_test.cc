@@ -102,6 +102,7 @@ testing::AssertionResult CheckRow(const std::vector<double>& row, const std::vec
           "the tree loses sums: of an odd count the middle one has no partner, and waits for "
           "the next step",
           Divided(TreeThatLosesTheMiddle(squares), size), kTree)
+      .WhenOrderMatters("", kTree)
       .Otherwise(
           "the sum of the squares: follow the tree on paper, who adds which sum in each step")
       .Compare([&] { return Norm(kRmsNormVersions[0].launch, Bf16s(row), Bf16s(weight), epsilon); },

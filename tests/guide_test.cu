@@ -55,7 +55,7 @@ TEST(Guide, NamesTheMistakeThatGivesWhatCame) {
             "expected      (1, 4, 9)\n"
             "got           (2, 4, 6): the first that is wrong is element 0\n"
             "likely cause  x was doubled, not squared: that gives just what came\n"
-            "read          docs/05_rope.md#the-mathematics");
+            "read          docs/05_rope.md#the-mathematics\n");
   EXPECT_NE(SquaresGive({1, 2, 3.01}).find("left as it is"), std::string::npos);
 }
 
@@ -69,6 +69,13 @@ TEST(Guide, SaysWhereToStart) {
             std::string::npos)
       << half;
   EXPECT_EQ(half.find("nothing was written"), std::string::npos) << half;
+
+  const auto InPlace = [](const Values& got) {
+    return FailureOf(
+        Guide(kSection).Start("write Square", {1, 2, 3}).Compare([&] { return got; }, {1, 4, 9}));
+  };
+  EXPECT_NE(InPlace({1, 2, 3}).find("nothing was written yet: write Square"), std::string::npos);
+  EXPECT_EQ(InPlace({1, 2, 4}).find("nothing was written yet"), std::string::npos);
 }
 
 TEST(Guide, HasAWordForWhatItDoesNotKnow) {
@@ -94,10 +101,13 @@ TEST(Guide, ShowsALongVectorWhereItIsWrong) {
   for (int i = 0; i < 100; ++i) expected[i] = got[i] = static_cast<float>(i);
   got[60] = -1;
   const std::string failure = FailureOf(Guide(kSection).Compare([&] { return got; }, expected));
-  EXPECT_NE(failure.find("(52, 53, 54, 55, 56, 57, 58, 59, -1, 61, 62, 63, 64, 65, 66, 67), "
-                         "elements 52 to 67 of 100: the first that is wrong is element 60"),
-            std::string::npos)
-      << failure;
+  const std::string part =
+      "got           (52, 53, 54, 55, 56, 57, 58, 59, -1, 61, 62, 63, 64, 65, 66, 67), elements 52 "
+      "to 67 of 100: the first that is wrong is element 60";
+  EXPECT_NE(failure.find(part), std::string::npos) << failure;
+  const std::string wide =
+      FailureOf(Guide(kSection).Compare([&] { return got; }, expected, 0, 0, 50));
+  EXPECT_NE(wide.find(part), std::string::npos) << wide;
 }
 
 TEST(Guide, ShowsMatricesARowALine) {
@@ -147,24 +157,31 @@ __global__ void LeftNeighbourKernel(int* out, bool waits) {
   out[threadIdx.x] = threadIdx.x == 0 ? 0 : numbers[threadIdx.x - 1];
 }
 
-testing::AssertionResult LeftNeighbours(bool waits) {
+testing::AssertionResult LeftNeighbours(bool waits, const std::string& cause = "") {
   std::vector<int> expected(64);
   for (int i = 1; i < 64; ++i) expected[i] = i - 1;
-  return Guide(kSection).Compare(
-      [waits] {
-        DeviceBuffer<int> out(64);
-        LeftNeighbourKernel<<<1, 64>>>(out.data(), waits);
-        CUDA_CHECK_LAUNCH();
-        return out.ToHost();
-      },
-      expected);
+  return Guide(kSection)
+      .WhenOrderMatters(cause, "docs/05_rope.md#the-mathematics")
+      .Compare(
+          [waits] {
+            DeviceBuffer<int> out(64);
+            LeftNeighbourKernel<<<1, 64>>>(out.data(), waits);
+            CUDA_CHECK_LAUNCH();
+            return out.ToHost();
+          },
+          expected);
 }
 
 TEST(Guide, FindsWhatIsRightInOneOrderOnly) {
   if (simulator::FindsRaces()) GTEST_SKIP() << "the race detector comes first";
   EXPECT_TRUE(LeftNeighbours(true));
   const std::string failure = FailureOf(LeftNeighbours(false));
-  EXPECT_NE(failure.find("so a barrier is missing"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("with no barrier in between"), std::string::npos) << failure;
+  const std::string own = FailureOf(LeftNeighbours(false, "two threads write one element"));
+  EXPECT_NE(own.find("wrong in another: two threads write one element; bazel test --config=race "
+                     "names the two lines\nread          docs/05"),
+            std::string::npos)
+      << own;
 }
 
 #endif

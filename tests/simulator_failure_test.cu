@@ -311,11 +311,24 @@ TEST(SimulatorFailure, WildAddress) {
   const std::string report = Report(cudaErrorIllegalAddress, [] {
     int* out = nullptr;
     EXPECT_EQ(cudaMalloc(&out, sizeof(int)), cudaSuccess);
-    WildKernel<<<1, 1>>>(out, 1ll << 44);
+    WildKernel<<<1, 1>>>(out, -(1ll << 43));
   });
   ExpectContains(report, {"kernel WildKernel", "illegal address", Line(kWildLine),
                           "docs/simulator.md#illegal-address"});
 }
+
+#ifdef __x86_64__
+// The processor says the same of this address and of one that is misaligned for 16 bytes.
+TEST(SimulatorFailure, NoAddressAtAll) {
+  const std::string report = Report(cudaErrorIllegalAddress, [] {
+    int* out = nullptr;
+    EXPECT_EQ(cudaMalloc(&out, sizeof(int)), cudaSuccess);
+    WildKernel<<<1, 1>>>(out, 1ll << 44);
+  });
+  ExpectContains(report,
+                 {"kernel WildKernel", "no multiple of 16", "docs/simulator.md#misaligned-access"});
+}
+#endif
 
 TEST(SimulatorFailure, DivisionByZero) {
   const std::string report = Report(cudaErrorLaunchFailure, [] {

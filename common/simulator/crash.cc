@@ -38,7 +38,17 @@ struct SignalStack {
   std::unique_ptr<char[]> memory;
 };
 
-std::string Problem(const BlockRunner& runner, int signal, const void* address,
+// Whether the processor refused the address itself: it is no multiple of 16 where an access of 16
+// bytes needs one, or no pointer at all. It does not tell the address then.
+bool IsRefusedAddress(const siginfo_t& info) {
+#if defined(__x86_64__)
+  return info.si_signo == SIGSEGV && info.si_code == SI_KERNEL;
+#else
+  return info.si_signo == SIGBUS && info.si_code == BUS_ADRALN;
+#endif
+}
+
+std::string Problem(const BlockRunner& runner, int signal, const void* address, bool refused,
                     const std::string& line) {
   char text[32];
   std::snprintf(text, sizeof(text), "%p", address);
@@ -46,6 +56,13 @@ std::string Problem(const BlockRunner& runner, int signal, const void* address,
     return "integer division by zero at " + line +
            "\n  advice: a GPU does not stop here, and goes on with any value: check the divisor" +
            "\n  more: docs/simulator.md#illegal-address";
+  }
+  if (refused) {
+    return "illegal address at " + line +
+           ": it is no multiple of 16, as a load or store of 16 bytes needs, or no address at all"
+           "\n  advice: look at the index: do steps of 16 bytes begin at multiples of 16? "
+           "--config=check says by how much they do not"
+           "\n  more: docs/simulator.md#misaligned-access";
   }
   if (runner.IsStackOverflow(address)) {
     return "stack overflow at " + line +
@@ -83,17 +100,18 @@ void OnSignal(int signal, siginfo_t* info, void* context) {
     const void* place = InterruptedAt(context);
     const cudaError_t error = signal == SIGFPE ? cudaErrorLaunchFailure : cudaErrorIllegalAddress;
     const void* address = info->si_addr;
+    const bool refused = IsRefusedAddress(*info);
     if (InProgram(place) && !runner->failed()) {
       const CallPlace calls = CallPlace::Now();
       runner->FailInSignal(error, place, [=](const void* at) {
         // A hook, for instance, is not the kernel's own code; its caller is.
         std::string line = ProgramPlace(at);
         if (line.empty()) line = calls.ToString();
-        return Problem(*runner, signal, address, line.empty() ? SourcePlace(at) : line);
+        return Problem(*runner, signal, address, refused, line.empty() ? SourcePlace(at) : line);
       });
     }
     // The program is lost, so printing from a signal handler can do no further harm.
-    runner->Fail(error, Problem(*runner, signal, address, SourcePlace(place)));
+    runner->Fail(error, Problem(*runner, signal, address, refused, SourcePlace(place)));
     std::fprintf(stderr, "CUDA simulator: %s\n", runner->report().c_str());
   }
   // Returning repeats the fault, now with the system's own handling.

@@ -63,6 +63,7 @@ std::string Show(const Values& values, int row, size_t centre) {
   if (size == 0) return "nothing";
   const std::vector<std::string>& words = values.words();
   if (values.are_words() && size == 1) return '"' + words[0] + '"';
+  if (row > static_cast<int>(kMostShown)) row = 0;  // longer than a line
   const size_t step = row > 0 ? row : 1;
   size_t begin = 0, end = size;
   if (size > kMostShown && size > step * kMostShown / 2) {
@@ -151,16 +152,19 @@ testing::AssertionResult Guide::Compare(const std::function<Values()>& compute,
   const std::string wanted = Show(expected, row, at);
   const std::string came = Show(wrong, row, at) + Where(wrong, expected, at);
   if (!Same(got, again, relative, absolute)) {
+    const auto& [cause, unused, section] = order_matters_;
     return Failure(wanted, came,
-                   StrCat(right ? "right in one order of threads, wrong in another"
-                                : "another order of threads gives other numbers",
-                          ": one thread reads what another has not written yet, so a barrier is "
-                          "missing; bazel test --config=race names the two lines"),
-                   section_);
+                   StrCat(right ? "right in one order of threads, wrong in another: "
+                                : "another order of threads gives other values: ",
+                          cause.empty() ? "one thread reads what another writes, with no barrier "
+                                          "in between: one is missing, or an index is wrong"
+                                        : cause,
+                          "; bazel test --config=race names the two lines"),
+                   section.empty() ? section_ : section);
   }
   const std::vector<double>& numbers = wrong.numbers();
   const bool nothing =
-      wrong.size() == 0 ||
+      wrong.size() == 0 || (untouched_.size() > 0 && Same(wrong, untouched_, 0, 0)) ||
       (!wrong.are_words() && std::all_of(numbers.begin(), numbers.end(), IsUnwritten));
   if (nothing && !start_.empty()) {
     return Failure(wanted, came, "nothing was written yet: " + start_, section_);
@@ -185,7 +189,7 @@ testing::AssertionResult Guide::Failure(const std::string& expected, const std::
   return result << "expected      " << expected << "\n"
                 << "got           " << got << "\n"
                 << "likely cause  " << cause << "\n"
-                << "read          " << section;
+                << "read          " << section << "\n";
 }
 
 }  // namespace tinyvllm

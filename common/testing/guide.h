@@ -68,11 +68,23 @@ class Guide {
   // `row`: numbers a row of a matrix; 0: all in one.
   Guide& Input(const std::string& name, const Values& values, int row = 0);
 
-  // Where to start, for the one who has written nothing yet: shown when no element was written.
-  Guide& Start(std::string where) { return start_ = std::move(where), *this; }
+  // Where to start, for the one who has written nothing yet: shown when no element was written, or
+  // when `untouched` comes, for what is not NaN beforehand.
+  Guide& Start(std::string where, Values untouched = {}) {
+    start_ = std::move(where);
+    untouched_ = std::move(untouched);
+    return *this;
+  }
 
   // A mistake and what it gives. `section`: where it is explained, if not where the rest is.
   Guide& Mistake(std::string cause, Values gives, std::string section = "");
+
+  // The cause when another order of threads gives other values, if it is not what is said without
+  // this ("" keeps that), and where it is explained.
+  Guide& WhenOrderMatters(std::string cause, std::string section = "") {
+    order_matters_ = {std::move(cause), {}, std::move(section)};
+    return *this;
+  }
 
   // The cause when no mistake fits.
   Guide& Otherwise(std::string cause) { return otherwise_ = std::move(cause), *this; }
@@ -96,7 +108,9 @@ class Guide {
   std::string section_;
   std::string inputs_;
   std::string start_;
+  Values untouched_;
   std::vector<Known> mistakes_;
+  Known order_matters_;
   std::string otherwise_;
 };
 
