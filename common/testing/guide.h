@@ -62,7 +62,7 @@ class Values {
 
 class Guide {
  public:
-  // `section`: "docs/PAGE.md#heading"; tools/docs/links.py checks that it exists.
+  // `section`: page and heading, as "docs/04_rmsnorm.md#pitfalls"; tools/docs/links.py checks it.
   explicit Guide(std::string section) : section_(std::move(section)) {}
 
   // `row`: numbers a row of a matrix; 0: all in one.
