@@ -12,6 +12,8 @@
 #include "common/base/data_path.h"
 #include "common/base/error.h"
 #include "common/cuda/buffer.h"
+#include "common/cuda/warp.h"
+#include "common/testing/guide.h"
 #include "common/testing/random.h"
 #include "common/testing/tolerance.h"
 #include "lessons/01_safetensors/safetensors.h"
@@ -213,6 +215,331 @@ std::string FirstDifference(const bf16* actual, const bf16* expected, size_t siz
   }
   return "";
 }
+
+// --- First steps: the two exercises, on inputs that one can follow by hand.
+
+using Matrix = std::vector<std::vector<double>>;
+
+std::vector<double> Flat(const Matrix& matrix) {
+  std::vector<double> flat;
+  for (const std::vector<double>& row : matrix) flat.insert(flat.end(), row.begin(), row.end());
+  return flat;
+}
+
+std::vector<bf16> ToBf16(const std::vector<double>& numbers) {
+  std::vector<bf16> values;
+  for (double number : numbers) values.push_back(__float2bfloat16(static_cast<float>(number)));
+  return values;
+}
+
+// One head, one sequence, which ends with the last of the queries.
+Problem OneHead(const Matrix& q, const Matrix& k, const Matrix& v, float scale) {
+  Problem problem;
+  const int head_dim = q[0].size();
+  problem.shape = {1, 1, head_dim, scale};
+  problem.sequences = {{static_cast<int>(q.size()), static_cast<int>(k.size())}};
+  problem.q_stride = problem.kv_stride = head_dim;
+  problem.q = ToBf16(Flat(q));
+  problem.k = ToBf16(Flat(k));
+  problem.v = ToBf16(Flat(v));
+  return problem;
+}
+
+// Row r: the sum of weights[r][j] * v[j], divided by divisors[r].
+std::vector<double> Average(const Matrix& weights, const Matrix& v,
+                            const std::vector<double>& divisors) {
+  std::vector<double> output;
+  for (size_t r = 0; r < weights.size(); ++r) {
+    for (size_t i = 0; i < v[0].size(); ++i) {
+      double sum = 0;
+      for (size_t j = 0; j < v.size(); ++j) sum += weights[r][j] * v[j][i];
+      output.push_back(sum / divisors[r]);
+    }
+  }
+  return output;
+}
+
+constexpr char kByHand[] = "docs/07_attention.md#by-hand";
+constexpr char kLargest[] = "docs/07_attention.md#why-subtract-the-largest";
+constexpr char kFused[] = "docs/07_attention.md#version-2-the-scores-stay-on-the-chip";
+
+// What version 1 makes of one row of scores, of one query, which sees them all: the softmax, and
+// what the usual mistakes in ExponentiateRow give.
+Guide SoftmaxGuide(const std::vector<double>& scores, const Matrix& v) {
+  const double largest = *std::max_element(scores.begin(), scores.end());
+  const double size = scores.size();
+  std::vector<double> exponentials, reversed, differences, ones(scores.size(), 1);
+  double sum = 0, sum_of_scores = 0;
+  for (double score : scores) {
+    exponentials.push_back(std::exp(score - largest));
+    reversed.push_back(std::exp(largest - score));
+    differences.push_back(score - largest);
+    sum += exponentials.back();
+    sum_of_scores += score;
+  }
+  const auto Gives = [&](const std::vector<double>& row, double divisor) {
+    return Average({row}, v, {divisor});
+  };
+  return Guide(kByHand)
+      .Start(
+          "write ExponentiateRow in lessons/07_attention/exercise/attention.cu; begin with its "
+          "second half, as if the largest score were 0: expf of each score, and their sum",
+          Gives(scores, 1))
+      .Mistake(
+          "each lane divided by the exponential of its own score: WarpSum gives all lanes the "
+          "sum of all",
+          Gives(ones, 1))
+      .Mistake(
+          "each lane subtracted its own score, so that all weights are the same: WarpMax "
+          "gives all lanes the largest of the row",
+          Gives(ones, size))
+      .Mistake(
+          "the sum is right, but the scores in the row are still scores: each must be "
+          "replaced by its exponential",
+          Gives(scores, sum))
+      .Mistake(
+          "the largest score was found and returned; what is missing is the second half, the "
+          "exponentials and their sum",
+          Gives(scores, largest))
+      .Mistake("the largest was subtracted, but expf is missing", Gives(differences, sum))
+      .Mistake("the exponentials are right, but 1 was returned in place of their sum",
+               Gives(exponentials, 1))
+      .Mistake("the exponentials are right, but the largest was returned in place of their sum",
+               Gives(exponentials, largest))
+      .Mistake("what was returned is the sum of the scores; it must be that of the exponentials",
+               Gives(exponentials, sum_of_scores))
+      .Mistake("the row was divided twice: return the sum and leave the division to the kernel",
+               Gives(exponentials, sum * sum))
+      .Mistake(
+          "the smallest score got the largest weight: subtract the largest from the score, "
+          "not the score from the largest",
+          Gives(reversed, std::accumulate(reversed.begin(), reversed.end(), 0.0)));
+}
+
+std::vector<double> Weights(const std::vector<double>& scores) {
+  const double largest = *std::max_element(scores.begin(), scores.end());
+  std::vector<double> weights;
+  double sum = 0;
+  for (double score : scores) sum += std::exp(score - largest);
+  for (double score : scores) weights.push_back(std::exp(score - largest) / sum);
+  return weights;
+}
+
+const Matrix kUnitVectors = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}};
+
+// Three keys; the values are unit vectors, so that the output shows the weights.
+testing::AssertionResult CheckSoftmax(const Matrix& q, const Matrix& k, float scale,
+                                      const std::string& nan_cause) {
+  std::vector<double> scores;
+  for (const std::vector<double>& key : k) {
+    scores.push_back(scale * std::inner_product(key.begin(), key.end(), q[0].begin(), 0.0));
+  }
+  return SoftmaxGuide(scores, kUnitVectors)
+      .Input("q", q[0])
+      .Input("k", Flat(k), 4)
+      .Input("scale", scale)
+      .Input("scores", scores)
+      .Input("v", Flat(kUnitVectors), 4)
+      .Mistake(nan_cause, Average({{NAN, NAN, NAN}}, kUnitVectors, {1}), kLargest)
+      .Otherwise(
+          "the three numbers must be the weights of the three scores: compute them as the "
+          "page does, column by column")
+      .Compare([&] { return Compute(OneHead(q, k, kUnitVectors, scale), &kAttentionVersions[0]); },
+               Average({Weights(scores)}, kUnitVectors, {1}), kBf16Rounding, kAbsolute, 4);
+}
+
+constexpr char kNotANumber[] = "not a number: something was divided by 0, or was never written";
+constexpr char kOverflow[] =
+    "expf of more than 88 is infinite, and infinity divided by infinity is not a number: subtract "
+    "the row's largest score from each first";
+constexpr char kBeganAtZero[] =
+    "all exponentials became 0, and 0 / 0 is not a number: the search for the largest must not "
+    "begin at 0, which no score here reaches, but at minus infinity";
+
+TEST(AttentionFirstSteps, TheThreeWeightsOfThePage) {
+  EXPECT_TRUE(
+      CheckSoftmax({{1, 2, 0, 1}}, {{1, 1, 0, 1}, {0, 1, 3, 0}, {-1, 0, 1, 1}}, 0.5f, kNotANumber));
+}
+
+TEST(AttentionFirstSteps, ScoresAboveAThousand) {
+  EXPECT_TRUE(
+      CheckSoftmax({{128, 1, 0, 0}}, {{8, 2, 0, 0}, {8, 1, 0, 0}, {8, 0, 0, 0}}, 1, kOverflow));
+}
+
+TEST(AttentionFirstSteps, ScoresBelowMinusAThousand) {
+  EXPECT_TRUE(CheckSoftmax({{128, 1, 0, 0}}, {{-8, 2, 0, 0}, {-8, 1, 0, 0}, {-8, 0, 0, 0}}, 1,
+                           kBeganAtZero));
+}
+
+// More scores than a warp has lanes.
+testing::AssertionResult CheckARowLongerThanAWarp() {
+  constexpr int kKeys = 100;
+  const Matrix q = {{1, 0, 0, 0}};
+  std::vector<double> scores(kKeys, -96);
+  scores[70] = 1;
+  scores[71] = 0;
+  Matrix k, v;
+  for (int j = 0; j < kKeys; ++j) {
+    k.push_back({scores[j], 0, 0, 0});
+    v.push_back({j == 70 ? 1.0 : 0, j == 71 ? 1.0 : 0, j != 70 && j != 71 ? 1.0 : 0, 0});
+  }
+  // Each lane took its first element alone: 0 less than the largest of these.
+  std::vector<double> one_a_lane = scores;
+  std::fill_n(one_a_lane.begin(), kWarpSize, 1);
+  return SoftmaxGuide(scores, v)
+      .Input("scores", "100 of them: number 70 is 1, number 71 is 0, all others are -96")
+      .Input("v", "(1, 0, 0, 0) of key 70, (0, 1, 0, 0) of key 71, (0, 0, 1, 0) of all others")
+      .Mistake(
+          "each lane looked at one score only: a row can be longer than a warp, so it goes "
+          "on with the one kWarpSize further, in a loop",
+          Average({one_a_lane}, v, {static_cast<double>(kWarpSize)}))
+      .Mistake(
+          "expf became infinite: the largest of the row was not found, because it stands "
+          "where no lane looked for it",
+          {NAN, NAN, NAN, NAN}, kLargest)
+      .Otherwise(
+          "lane l has the elements l, l + kWarpSize, l + 2 kWarpSize and so on, in the "
+          "search for the largest as in the sum")
+      .Compare([&] { return Compute(OneHead(q, k, v, 1), &kAttentionVersions[0]); },
+               Average({Weights(scores)}, v, {1}), kBf16Rounding, kAbsolute);
+}
+
+TEST(AttentionFirstSteps, ARowLongerThanAWarp) { EXPECT_TRUE(CheckARowLongerThanAWarp()); }
+
+// Version 4, whose tile holds all three queries: query r sees the values 0 to r.
+testing::AssertionResult CheckThreeQueriesShareATileOfValues() {
+  const std::vector<double> one = {1, 0, 0, 0, 0, 0, 0, 0};
+  const Matrix q = {one, one, one};
+  const std::vector<double> scores = {0.5, 1.5, 2};
+  Matrix k(3, std::vector<double>(8));
+  for (int j = 0; j < 3; ++j) k[j][0] = scores[j];
+  const Matrix v = {
+      {1, 2, 3, 4, 5, 6, 7, 8}, {10, 20, 30, 40, 50, 60, 70, 80}, {100, 0, 100, 0, 100, 0, 100, 0}};
+  // What `weights` holds by then, whose rows are three apart: eight of them, of which the queries
+  // fill three. What a row may not see is still a score.
+  Matrix held(3, scores), seen(3, std::vector<double>(3));
+  std::vector<double> sums(3);
+  for (int r = 0; r < 3; ++r) {
+    for (int j = 0; j <= r; ++j) {
+      seen[r][j] = held[r][j] = std::exp(scores[j] - scores[r]);
+      sums[r] += seen[r][j];
+    }
+  }
+  std::vector<double> memory = Flat(held);
+  memory.resize(8 * 3);
+  const auto Where = [&](auto weight) {
+    Matrix weights(3, std::vector<double>(3));
+    for (int r = 0; r < 3; ++r) {
+      for (int j = 0; j < 3; ++j) weights[r][j] = weight(r, j);
+    }
+    return Average(weights, v, sums);
+  };
+  const auto Elements = [&](auto element) {
+    std::vector<double> output;
+    for (int r = 0; r < 3; ++r) {
+      for (int i = 0; i < 8; ++i) output.push_back(element(r, i) / sums[r]);
+    }
+    return output;
+  };
+  constexpr char kMask[] = "docs/07_attention.md#the-causal-mask";
+  return Guide(kFused)
+      .Input("v", Flat(v), 8)
+      .Input("weights", Flat(held), 3)
+      .Input("visible", {1, 2, 3})
+      .Start(
+          "write the loops in SumValues, in lessons/07_attention/exercise/attention.cu: "
+          "begin with row r = 0 alone, its weight times the eight elements of `value`",
+          std::vector<double>(24, 0))
+      .Mistake("only row 0 has its average: each of the kRows rows wants this value",
+               Where([&](int r, int j) { return r == 0 ? seen[r][j] : 0; }))
+      .Mistake(
+          "the mask is missing: row r must leave out the values from visible[r] on, where "
+          "`weights` holds no weights",
+          Where([&](int r, int j) { return held[r][j]; }), kMask)
+      .Mistake(
+          "the mask is off by one: row r may see the values below visible[r], and not "
+          "that one as well",
+          Where([&](int r, int j) { return j <= r + 1 ? held[r][j] : 0; }), kMask)
+      .Mistake(
+          "the mask is off by one: row r sees its own value too, the one before "
+          "visible[r]",
+          Where([&](int r, int j) { return j < r ? held[r][j] : 0; }), kMask)
+      .Mistake("the mask is the wrong way round: row r sees the values below visible[r]",
+               Where([&](int r, int j) { return j > r ? held[r][j] : 0; }), kMask)
+      .Mistake(
+          "every row got the weights of row 0: those of row r begin weight_stride times r "
+          "elements further",
+          Where([&](int r, int j) { return j <= r ? held[0][j] : 0; }))
+      .Mistake(
+          "the weights were read by columns; they lie by rows: those of row r are side by "
+          "side, weight_stride elements a row",
+          Where([&](int r, int j) { return j <= r ? memory[3 * j + r] : 0; }))
+      .Mistake(
+          "the weights were read kRows apart, as the queries lie; those of row r lie side by side, "
+          "from weight_stride times r on",
+          Where([&](int r, int j) { return j <= r ? memory[8 * j + r] : 0; }))
+      .Mistake("the weight is missing: each value went in whole",
+               Where([&](int r, int j) { return j <= r ? 1 : 0; }))
+      .Mistake("the weights were added up, without the values they belong to",
+               std::vector<double>(24, 1))
+      .Mistake("every element got value[r], the row's number; element i needs value[i]",
+               Elements([&](int r, int) {
+                 double sum = 0;
+                 for (int j = 0; j <= r; ++j) sum += seen[r][j] * v[j][r];
+                 return sum;
+               }))
+      .Mistake("row and element are exchanged: sums[r][i] belongs to row r and element i",
+               Elements([&](int r, int i) {
+                 double sum = 0;
+                 for (int j = 0; i < 3 && j <= i; ++j) sum += seen[i][j] * v[j][r];
+                 return sum;
+               }))
+      .Otherwise(
+          "each row of the answer is the sum of the values that it sees, each times its "
+          "weight, and then divided (WriteOutput does that) by the sum of the weights")
+      .Compare([&] { return Compute(OneHead(q, k, v, 1), &kAttentionVersions[3]); },
+               Where([&](int r, int j) { return seen[r][j]; }), kBf16Rounding, kAbsolute, 8);
+}
+
+TEST(AttentionFirstSteps, ThreeQueriesShareATileOfValues) {
+  EXPECT_TRUE(CheckThreeQueriesShareATileOfValues());
+}
+
+// Of 64 elements a row, 16 values are worked on at a time, so that one thread gets several.
+testing::AssertionResult CheckMoreValuesThanThreadsForThem() {
+  constexpr int kKeys = 40, kSlots = 16, kHeadDim = 64;
+  Matrix q(1, std::vector<double>(kHeadDim)), k(kKeys, std::vector<double>(kHeadDim)), v;
+  q[0][0] = 1;
+  double sum = 0, of_values = 0, last_of_each_slot = 0, first_of_each_slot = 0;
+  const auto Weight = [](int j) { return std::exp(j < kSlots ? 0.0 : 1.0); };
+  for (int j = 0; j < kKeys; ++j) {
+    k[j][0] = j < kSlots ? 0 : 1;
+    v.emplace_back(kHeadDim, j);
+    sum += Weight(j);
+    of_values += Weight(j) * j;
+    if (j + kSlots >= kKeys) last_of_each_slot += Weight(j) * j;
+    first_of_each_slot += Weight(j % kSlots) * j;
+  }
+  const auto All = [&](double total) { return std::vector<double>(kHeadDim, total / sum); };
+  return Guide(kFused)
+      .Input("scores", "40 of them: 0 of the keys 0 to 15, 1 of the others")
+      .Input("v", "64 elements each: all 0 of key 0, all 1 of key 1, ... all 39 of key 39")
+      .Mistake("a thread kept only the last of its values: it must add to sums[r][i], not set it",
+               All(last_of_each_slot))
+      .Mistake("value j got the weight of the first in its slot: element j of the row is its own",
+               All(first_of_each_slot))
+      .Otherwise(
+          "the answer is the sum of all values, each times e to its score, divided by the "
+          "sum of these")
+      .Compare([&] { return Compute(OneHead(q, k, v, 1), &kAttentionVersions[3]); }, All(of_values),
+               kBf16Rounding, kAbsolute);
+}
+
+TEST(AttentionFirstSteps, MoreValuesThanThreadsForThem) {
+  EXPECT_TRUE(CheckMoreValuesThanThreadsForThem());
+}
+
+// --- All versions, and the function that the engine calls.
 
 TEST(AttentionTest, RandomShapesMatchTheFormula) {
   Random random(7);

@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/cuda/buffer.h"
 #include "common/cuda/device.h"
+#include "common/testing/guide.h"
 #include "common/testing/random.h"
 #include "common/testing/tolerance.h"
 #include "lessons/06_matmul/matmul.h"
@@ -66,6 +67,158 @@ std::vector<bf16> ToBf16(const std::vector<float>& values) {
 // --- SwiGLU
 
 double SwiGluReference(double gate, double up) { return gate / (1 + std::exp(-gate)) * up; }
+
+// --- First steps: the two exercises, on inputs that one can follow by hand.
+
+// A token's row of gate_up: gates, then ups.
+std::vector<bf16> GateUp(const std::vector<float>& gates, const std::vector<float>& ups) {
+  std::vector<float> row = gates;
+  row.insert(row.end(), ups.begin(), ups.end());
+  return ToBf16(row);
+}
+
+std::vector<bf16> RunSmall(const SwiGluVersion& version, const std::vector<bf16>& gate_up,
+                           int num_tokens) {
+  const size_t count = gate_up.size() / 2;
+  const DeviceBuffer<bf16> input = Upload(gate_up, 0, kGuard);
+  DeviceBuffer<bf16> output(count + kGuard);
+  output.Fill(0xff);
+  version.launch(input.data(), output.data(), num_tokens, count / num_tokens, nullptr);
+  std::vector<bf16> written = output.ToHost();
+  written.resize(count);
+  return written;
+}
+
+// One token through version 1: the formula, and what the usual mistakes in SwiGluElement give.
+testing::AssertionResult CheckGate(const std::vector<float>& gates, const std::vector<float>& ups) {
+  const auto Each = [&](auto formula) {
+    std::vector<double> output;
+    for (size_t i = 0; i < gates.size(); ++i) output.push_back(formula(gates[i], ups[i]));
+    return output;
+  };
+  const auto Sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  return Guide("docs/08_feed_forward.md#the-gate")
+      .Input("gate", gates)
+      .Input("up", ups)
+      .Start(
+          "write SwiGluElement in lessons/08_feed_forward/exercise/feed_forward.cu: one line; "
+          "begin with SiLU(gate), and look at the first element with a calculator",
+          Each([](double, double up) { return up; }))
+      .Mistake("gate and up are exchanged: it is the gate that goes through SiLU",
+               Each([&](double gate, double up) { return gate * up * Sigmoid(up); }),
+               "docs/08_feed_forward.md#pitfalls")
+      .Mistake("gate times up, without SiLU",
+               Each([](double gate, double up) { return gate * up; }))
+      .Mistake("SiLU(gate) alone: the product with up is missing",
+               Each([&](double gate, double) { return gate * Sigmoid(gate); }))
+      .Mistake("1 / (1 + exp(-gate)) is not yet SiLU: the gate itself stands above the line",
+               Each([&](double gate, double up) { return Sigmoid(gate) * up; }))
+      .Mistake("the sign of the exponent: exp(-gate), so that a large gate is open",
+               Each([&](double gate, double up) { return gate * Sigmoid(-gate) * up; }))
+      .Mistake("multiplied by 1 + exp(-gate); SiLU divides by it",
+               Each([&](double gate, double up) { return gate / Sigmoid(gate) * up; }))
+      .Mistake("the 1 under the line is missing: gate / (1 + exp(-gate))",
+               Each([](double gate, double up) { return gate / std::exp(-gate) * up; }))
+      .Mistake("SiLU(gate) was added to up; the two are multiplied",
+               Each([&](double gate, double up) { return gate * Sigmoid(gate) + up; }))
+      .Mistake("this is ReLU, max(gate, 0), the gate with a corner; SiLU is its smooth sister",
+               Each([](double gate, double up) { return std::max(gate, 0.0) * up; }),
+               "docs/08_feed_forward.md#why-there-must-be-something-between-two-matrices")
+      .Mistake(
+          "exp(gate) of a large gate is infinite, and infinity divided by infinity is not a "
+          "number: with exp(-gate) under the line this cannot happen",
+          Each([&](double gate, double up) {
+            return gate > 88.8 ? NAN : SwiGluReference(gate, up);
+          }))
+      .Compare([&] { return RunSmall(kSwiGluVersions[0], GateUp(gates, ups), 1); },
+               Each([](double gate, double up) { return SwiGluReference(gate, up); }), kRelative,
+               kAbsolute);
+}
+
+TEST(SwiGluFirstSteps, TheThreeNeuronsOfThePage) {
+  EXPECT_TRUE(CheckGate({3, -4, 0.5f}, {1.5f, 3.5f, 1}));
+}
+
+TEST(SwiGluFirstSteps, GatesThatAreWideOpenOrShut) {
+  EXPECT_TRUE(CheckGate({100, -100, 0, 20}, {2, 2, 2, 2}));
+}
+
+// Version 2: a thread has eight outputs, and two tokens of 16 have four such threads.
+testing::AssertionResult CheckTwoTokensByEights() {
+  constexpr int kSize = 16, kCount = 2 * kSize;
+  std::vector<bf16> gate_up;
+  for (int token = 0; token < 2; ++token) {
+    std::vector<float> gates, ups;
+    for (int i = 0; i < kSize; ++i) {
+      gates.push_back(i == 0 ? -1 : token == 0 ? 20 + i : 50 + i);
+      ups.push_back(token == 0 ? 1 + i : -2 - i);
+    }
+    for (bf16 value : GateUp(gates, ups)) gate_up.push_back(value);
+  }
+  // Output i, if its gate and its up were at these elements of gate_up, after which come NaNs.
+  const auto At = [&](size_t i) { return i < gate_up.size() ? ToDouble(gate_up[i]) : NAN; };
+  const auto From = [&](auto gate, auto up) {
+    std::vector<double> output;
+    for (int i = 0; i < kCount; ++i) output.push_back(SwiGluReference(At(gate(i)), At(up(i))));
+    return output;
+  };
+  const auto Gate = [](int i) { return i / kSize * 2 * kSize + i % kSize; };
+  const auto Up = [&](int i) { return Gate(i) + kSize; };
+  const auto Place = [](int i) { return i % kSize; };
+  const auto Eight = [](int i) { return i % 8; };
+  constexpr char kUpsBehindAllGates[] =
+      "the ups were looked for behind all gates; they stand behind the gates of their own token, "
+      "`size` elements further";
+  const std::vector<double> expected = From(Gate, Up);
+  std::vector<double> without_silu, firsts = expected, at_the_gate = expected;
+  for (int i = 0; i < kCount; ++i) {
+    without_silu.push_back(ToDouble(gate_up[Gate(i)]) * ToDouble(gate_up[Up(i)]));
+    if (i % 8 != 0) firsts[i] = NAN;
+    if (i >= kSize) at_the_gate[i] = NAN;
+  }
+  return Guide("docs/08_feed_forward.md#version-2-eight-elements-a-thread")
+      .Input("gate_up", gate_up, 2 * kSize)
+      .Input("size", kSize)
+      .Start(
+          "write the body of SwiGluKernel2 in "
+          "lessons/08_feed_forward/exercise/feed_forward.cu: begin with the token of output "
+          "i, which is i / size, and its place in the row, i % size")
+      .Mistake("a row of gate_up was taken to be `size` long; it is twice that: gates, then ups",
+               From([](int i) { return i; }, [](int i) { return i + kSize; }),
+               "docs/08_feed_forward.md#pitfalls")
+      .Mistake(kUpsBehindAllGates, From([](int i) { return i; }, [](int i) { return i + kCount; }),
+               "docs/08_feed_forward.md#pitfalls")
+      .Mistake(kUpsBehindAllGates, From(Gate, [&](int i) { return Gate(i) + kCount; }),
+               "docs/08_feed_forward.md#pitfalls")
+      .Mistake("gate and up are exchanged: the first half of a row are the gates", From(Up, Gate),
+               "docs/08_feed_forward.md#pitfalls")
+      .Mistake("gates and ups were taken by turns; they are the two halves of a row",
+               From([](int i) { return 2 * i; }, [](int i) { return 2 * i + 1; }),
+               "docs/08_feed_forward.md#pitfalls")
+      .Mistake(
+          "every token got the first token's result: the token's number must go into the "
+          "address",
+          From(Place, [&](int i) { return Place(i) + kSize; }))
+      .Mistake(
+          "the second eight of a token repeats the first: the place in the row, i % size, "
+          "must go into the address",
+          From([&](int i) { return i / kSize * 2 * kSize + Eight(i); },
+               [&](int i) { return i / kSize * 2 * kSize + Eight(i) + kSize; }))
+      .Mistake("the up stands `size` elements after its gate, not eight",
+               From(Gate, [&](int i) { return Gate(i) + 8; }))
+      .Mistake("the gate went in as it is: send each through SwiGluElement", without_silu)
+      .Mistake("of its eight outputs each thread wrote one", firsts)
+      .Mistake(
+          "the results were stored where the gates lie; a row of the output is half as "
+          "long as one of gate_up, and this thread's begins at output + i",
+          at_the_gate)
+      .Compare([&] { return RunSmall(kSwiGluVersions[1], gate_up, 2); }, expected, kRelative,
+               kAbsolute, kSize);
+}
+
+TEST(SwiGluFirstSteps, TwoTokensByEights) { EXPECT_TRUE(CheckTwoTokensByEights()); }
+
+// --- All versions.
 
 class SwiGluTest : public testing::TestWithParam<SwiGluVersion> {
  protected:

@@ -78,6 +78,15 @@ TEST(Guide, SaysWhereToStart) {
   EXPECT_EQ(InPlace({1, 2, 4}).find("nothing was written yet"), std::string::npos);
 }
 
+TEST(Guide, ANanThatWasForeseenIsNotTakenForUnwritten) {
+  const std::string failure =
+      FailureOf(Squares()
+                    .Mistake("infinity divided by infinity", {NAN, NAN, NAN})
+                    .Compare([] { return std::vector<double>(3, NAN); }, {1, 4, 9}));
+  EXPECT_NE(failure.find("likely cause  infinity divided by infinity"), std::string::npos)
+      << failure;
+}
+
 TEST(Guide, HasAWordForWhatItDoesNotKnow) {
   EXPECT_NE(SquaresGive({7, 7, 7}).find("none of the usual ones"), std::string::npos);
   const std::string failure = FailureOf(Squares()
@@ -120,7 +129,7 @@ TEST(Guide, ShowsMatricesARowALine) {
                                                 },
                                                 {1, 2, 3, 4}, 0, 0, 2));
   EXPECT_NE(failure.find("input         m = (1, 2)\n"
-                         "              (3, 4)\n"
+                         "                  (3, 4)\n"
                          "              n = 4\n"
                          "expected      (1, 2)\n"
                          "              (3, 4)\n"),

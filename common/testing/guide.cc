@@ -120,7 +120,10 @@ Guide& Guide::Input(const std::string& name, const Values& values, int row) {
   if (!inputs_.empty()) inputs_ += "\n" + std::string(kLabelWidth, ' ');
   inputs_ += name + " = ";
   const bool one = values.size() == 1 && !values.are_words();
-  inputs_ += one ? Number(values.numbers()[0]) : Show(values, row, 0);
+  for (char c : one ? Number(values.numbers()[0]) : Show(values, row, 0)) {
+    inputs_ += c;
+    if (c == '\n') inputs_ += std::string(name.size() + 3, ' ');  // a row below the other
+  }
   return *this;
 }
 
@@ -163,17 +166,20 @@ testing::AssertionResult Guide::Compare(const std::function<Values()>& compute,
                    section.empty() ? section_ : section);
   }
   const std::vector<double>& numbers = wrong.numbers();
-  const bool nothing =
-      wrong.size() == 0 || (untouched_.size() > 0 && Same(wrong, untouched_, 0, 0)) ||
-      (!wrong.are_words() && std::all_of(numbers.begin(), numbers.end(), IsUnwritten));
-  if (nothing && !start_.empty()) {
-    return Failure(wanted, came, "nothing was written yet: " + start_, section_);
-  }
+  const auto Gives = [&](const Values& gives) {
+    return Same(wrong, gives, std::max(relative, kMistakeTolerance), absolute);
+  };
+  const std::string begin = "nothing was written yet: " + start_;
+  if (untouched_.size() > 0 && Gives(untouched_)) return Failure(wanted, came, begin, section_);
   for (const Known& mistake : mistakes_) {
-    if (!Same(wrong, mistake.gives, std::max(relative, kMistakeTolerance), absolute)) continue;
+    if (!Gives(mistake.gives)) continue;
     return Failure(wanted, came, mistake.cause + ": that gives just what came",
                    mistake.section.empty() ? section_ : mistake.section);
   }
+  const bool nothing =
+      wrong.size() == 0 ||
+      (!wrong.are_words() && std::all_of(numbers.begin(), numbers.end(), IsUnwritten));
+  if (nothing && !start_.empty()) return Failure(wanted, came, begin, section_);
   return Failure(wanted, came,
                  otherwise_.empty() ? "none of the usual ones: compute the first wrong element by "
                                       "hand, as the page does, and compare each step"
