@@ -32,6 +32,20 @@ backend = rule(
     doc = "Resolves auto. For config_setting's flag_values.",
 )
 
+def _flags_as_written_impl(ctx):
+    output = ctx.actions.declare_file(ctx.label.name + ".inc")
+    ctx.actions.write(output, "".join([
+        '"--//:%s=%s",\n' % (flag.label.name, flag[StringFlagInfo].value)
+        for flag in ctx.attr.flags
+    ]))
+    return [DefaultInfo(files = depset([output]))]
+
+flags_as_written = rule(
+    implementation = _flags_as_written_impl,
+    attrs = {"flags": attr.label_list(providers = [StringFlagInfo])},
+    doc = "NAME.inc: the flags as they were given, for a C++ program that calls bazel with them.",
+)
+
 def _exercise_chosen_impl(ctx):
     chosen = [part for part in ctx.attr._flag[StringFlagInfo].value.split(",") if part]
     for part in chosen:

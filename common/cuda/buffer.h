@@ -12,6 +12,7 @@
 
 #include "common/base/error.h"
 #include "common/cuda/check.h"
+#include "common/cuda/device_memory.h"
 
 namespace tinyvllm {
 
@@ -21,10 +22,14 @@ class DeviceBuffer {
  public:
   DeviceBuffer() = default;
   explicit DeviceBuffer(size_t size) : size_(size) {
-    if (size > 0) CUDA_CHECK(cudaMalloc(&data_, size * sizeof(T)));
+    if (size > 0) CUDA_CHECK(cudaMalloc(&data_, bytes()));
+    DeviceMemory::Add(bytes());
   }
   explicit DeviceBuffer(const std::vector<T>& host) : DeviceBuffer(host.size()) { CopyFrom(host); }
-  ~DeviceBuffer() { cudaFree(data_); }
+  ~DeviceBuffer() {
+    DeviceMemory::Subtract(bytes());
+    cudaFree(data_);
+  }
   DeviceBuffer(DeviceBuffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {

@@ -64,6 +64,7 @@ void DeviceBatch::Upload(const Batch& batch, cudaStream_t stream) {
         std::max(max_query_len, batch.sequence_offsets[s + 1] - batch.sequence_offsets[s]);
   }
   num_logit_rows = batch.num_logit_rows();
+  ++num_batches;
   // One copy for all: what lies unused between the arrays costs less than a second call.
   Fill(token_ids(), batch.token_ids);
   Fill(positions(), batch.positions);

@@ -9,6 +9,7 @@
 // A prompt, a part of one, and the single token of a sequence that is being continued look alike.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "common/cuda/buffer.h"
@@ -61,6 +62,7 @@ class DeviceBatch {
   int num_sequences = 0;
   int num_logit_rows = 0;
   int max_query_len = 0;  // the longest sequence's tokens in this batch
+  int64_t num_batches = 0;  // uploaded so far
 
  private:
   int* Host(const int* device) { return host_.data() + (device - device_.data()); }

@@ -17,6 +17,7 @@
 // activations.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "lessons/05_rope/rope.h"
@@ -92,6 +93,7 @@ class ForwardPass {
   const ModelConfig& config() const { return config_; }
   const PassLimits& limits() const { return limits_; }
   size_t activation_bytes() const { return activations_.bytes(); }
+  int64_t num_passes() const { return batch_.num_batches; }  // so far
   // For a caller that runs stages one by one, to look between them.
   PassContext context();
   const Stages& stages() const { return stages_; }

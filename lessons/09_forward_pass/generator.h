@@ -2,6 +2,7 @@
 // stages can be run, timed and held against each other alike.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -41,6 +42,9 @@ class Generator {
 
   // "09 forward pass": for tables and charts.
   virtual std::string name() const = 0;
+
+  // Through the model, so far. On a GPU a pass takes little longer for many tokens than for one.
+  virtual int64_t num_passes() const = 0;
 
   // Continues every prompt greedily: the token with the highest logit, the lowest id among equals.
   // Calls on_token, if there is one, as tokens come. Throws Error for a prompt that is empty, too

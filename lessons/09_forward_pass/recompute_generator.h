@@ -15,7 +15,8 @@ class RecomputeGenerator : public Generator {
   RecomputeGenerator(const ModelConfig& config, const Weights& weights, int max_model_len,
                      GemmBackend gemm = GemmBackend::kCublas);
 
-  std::string name() const override { return "09 forward pass, everything recomputed"; }
+  std::string name() const override { return "09 forward pass"; }
+  int64_t num_passes() const override { return pass_.num_passes(); }
 
   std::vector<Generation> Generate(
       const std::vector<GenerationRequest>& requests,

@@ -21,6 +21,7 @@ class KvCacheGenerator : public Generator {
                    GemmBackend gemm = GemmBackend::kCublas, int chunk = kDefaultChunk);
 
   std::string name() const override { return "10 KV cache"; }
+  int64_t num_passes() const override { return pass_.num_passes(); }
 
   std::vector<Generation> Generate(
       const std::vector<GenerationRequest>& requests,

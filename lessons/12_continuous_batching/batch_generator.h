@@ -36,6 +36,8 @@ struct SampledRequest {
 
 class BatchGenerator : public Generator {
  public:
+  int64_t num_passes() const override { return pass_.num_passes(); }
+
   // tokens in GeneratedToken come without logits, which stay on the device.
   std::vector<Generation> Generate(
       const std::vector<GenerationRequest>& requests,

@@ -50,6 +50,7 @@ class PagedGenerator : public Generator {
   PagedGenerator(const ModelConfig& config, const Weights& weights, const PagedOptions& options);
 
   std::string name() const override { return "13 paged attention"; }
+  int64_t num_passes() const override { return pass_.num_passes(); }
 
   // Throws Error, too, for a prompt that needs more blocks than the pool has.
   std::vector<Generation> Generate(

@@ -14,6 +14,7 @@ class EngineGenerator : public Generator {
       : engine_(model, weights, config) {}
 
   std::string name() const override { return "14 engine"; }
+  int64_t num_passes() const override { return engine_.stats().steps; }
 
   // The logits stay on the device: GeneratedToken::logits is null.
   std::vector<Generation> Generate(
