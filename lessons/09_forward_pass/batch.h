@@ -61,7 +61,7 @@ class DeviceBatch {
   int num_tokens = 0;
   int num_sequences = 0;
   int num_logit_rows = 0;
-  int max_query_len = 0;  // the longest sequence's tokens in this batch
+  int max_query_len = 0;    // the longest sequence's tokens in this batch
   int64_t num_batches = 0;  // uploaded so far
 
  private:
