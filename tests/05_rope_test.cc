@@ -5,13 +5,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/error.h"
 #include "common/cuda/buffer.h"
 #include "common/cuda/stream.h"
+#include "common/testing/guide.h"
 #include "common/testing/random.h"
 #include "common/testing/tolerance.h"
 #include "lessons/05_rope/reference.h"
@@ -46,6 +49,255 @@ const RopeTable& Table(int head_dim, int max_positions) {
 
 std::vector<float> FrequenciesOf(int head_dim) {
   return InverseFrequencies({500000, head_dim, kScaling1B});
+}
+
+// --- First steps: version 1, the exercise, on heads of four elements.
+
+constexpr int kSmallHalf = 2;                              // so that a head has 2 pairs
+const RopeConfig kSmall{/*theta=*/4, /*head_dim=*/4, {}};  // frequencies 1 and 1/2
+constexpr int kBeyond = 100;  // lies behind the last row, and must stay
+
+// Token t's row begins with num_heads heads, which are to be turned, and goes on with others.
+struct Heads {
+  std::vector<double> x;  // (positions.size(), row_stride)
+  int row_stride;
+  int num_heads;
+  std::vector<int> positions;
+
+  // The rotation, and the same with a mistake in one of its three parts.
+  using Pair = std::function<std::pair<int, int>(int head, int i)>;  // which elements of a row
+  using Angle = std::function<double(int token, int i)>;
+  using Turn = std::function<void(double& a, double& b, double cosine, double sine)>;
+
+  std::vector<double> Turned(const Pair& pair, const Angle& angle, const Turn& turn,
+                             int heads) const {
+    std::vector<double> turned = x;
+    turned.resize(x.size() + row_stride, kBeyond);
+    for (size_t token = 0; token < positions.size(); ++token) {
+      for (int head = 0; head < heads; ++head) {
+        for (int i = 0; i < kSmallHalf; ++i) {
+          const auto [first, second] = pair(head, i);
+          double* row = &turned[token * row_stride];
+          const float radians = static_cast<float>(angle(token, i));
+          turn(row[first], row[second], std::cos(radians), std::sin(radians));
+        }
+      }
+    }
+    return Written(std::move(turned));
+  }
+
+  std::vector<double> Run() const {
+    std::vector<bf16> rows;
+    for (double value : x) rows.push_back(__float2bfloat16(static_cast<float>(value)));
+    rows.resize(x.size() + row_stride, __float2bfloat16(kBeyond));
+    static const RopeTable table(kSmall, 16);
+    const Stream stream;
+    DeviceBuffer<bf16> device_x(rows);
+    DeviceBuffer<int> device_positions(positions);
+    kRopeVersions[0].launch(device_x.data(), device_positions.data(), table, positions.size(),
+                            num_heads, 2 * kSmallHalf, row_stride, stream.get());
+    stream.Synchronize();
+    std::vector<double> turned;
+    for (bf16 value : device_x.ToHost()) turned.push_back(__bfloat162float(value));
+    return Written(std::move(turned));
+  }
+
+  // The rows, and behind them as much as was changed.
+  std::vector<double> Written(std::vector<double> turned) const {
+    while (turned.size() > x.size() && turned.back() == kBeyond) turned.pop_back();
+    return turned;
+  }
+};
+
+testing::AssertionResult CheckTurned(const Heads& heads) {
+  const auto Frequency = [](int i) { return i == 0 ? 1.0 : 0.5; };
+  const Heads::Pair pair = [](int head, int i) {
+    const int first = head * 2 * kSmallHalf + i;
+    return std::make_pair(first, first + kSmallHalf);
+  };
+  const Heads::Angle angle = [&](int token, int i) {
+    return heads.positions[token] * Frequency(i);
+  };
+  const Heads::Turn turn = [](double& a, double& b, double cosine, double sine) {
+    const double turned_a = a * cosine - b * sine;
+    b = b * cosine + a * sine;
+    a = turned_a;
+  };
+  const Heads::Pair pair_0 = [&](int head, int) { return pair(head, 0); };
+  const Heads::Angle angle_0 = [&](int token, int) { return angle(token, 0); };
+  const Heads::Turn first_only = [](double& a, double& b, double cosine, double sine) {
+    a = a * cosine - b * sine;
+  };
+  const auto Pairs = [&](const Heads::Pair& wrong) {
+    return heads.Turned(wrong, angle, turn, heads.num_heads);
+  };
+  const auto Angles = [&](const Heads::Angle& wrong) {
+    return heads.Turned(pair, wrong, turn, heads.num_heads);
+  };
+  const auto Turns = [&](const Heads::Turn& wrong) {
+    return heads.Turned(pair, angle, wrong, heads.num_heads);
+  };
+  const auto Rounded = [](double value) {
+    return static_cast<double>(__bfloat162float(__float2bfloat16(static_cast<float>(value))));
+  };
+
+  constexpr char kPairs[] = "docs/05_rope.md#which-two-make-a-pair";
+  constexpr char kFrequencies[] = "docs/05_rope.md#many-frequencies";
+  constexpr char kVersion1[] = "docs/05_rope.md#version-1-compute-it";
+  Guide guide("docs/05_rope.md#a-pair-of-coordinates-is-a-point");
+  guide.Input("positions", heads.positions)
+      .Input("frequencies", {1, 0.5})
+      .Input("num_heads", heads.num_heads)
+      .Input("half", kSmallHalf);
+  if (heads.x.size() <= 24) {
+    guide.Input("x", heads.x, heads.row_stride);
+  } else {
+    guide.Input("x", "1, 2, 3, 4 in every head");
+  }
+  return guide
+      .Start(
+          "write the body of RopeDirectKernel in lessons/05_rope/exercise/rope.cu; the easiest "
+          "beginning is pair 0 of head 0, which is made of the elements 0 and half. (If you have "
+          "written it, its angle was 0: it is position times frequency, and the position is not "
+          "the token's number in the batch.)",
+          heads.x)
+      .Mistake(
+          "the pairs are neighbours, as in the paper; in our files element i belongs to "
+          "element i + half",
+          Pairs([](int head, int i) {
+            const int first = head * 2 * kSmallHalf + 2 * i;
+            return std::make_pair(first, first + 1);
+          }),
+          kPairs)
+      .Mistake(
+          "the whole row was split in half, not each head: element i of a head belongs to "
+          "element i + half of the same head",
+          Pairs([&](int head, int i) {
+            const int first = head * kSmallHalf + i;
+            return std::make_pair(first, first + heads.num_heads * kSmallHalf);
+          }),
+          kPairs)
+      .Mistake(
+          "only the first head was turned, or the others by an angle of 0: there are num_heads * "
+          "half "
+          "pairs in a row, and every head has the same `half` frequencies",
+          heads.Turned(pair, angle, turn, 1), kVersion1)
+      .Mistake("all heads of the row were turned, v's too; only the first num_heads are to be",
+               heads.Turned(pair, angle, turn, heads.row_stride / (2 * kSmallHalf)),
+               "docs/05_rope.md#pitfalls")
+      .Mistake(
+          "a block's threads turned one pair each, and no more; where a row has more pairs "
+          "than the block has threads, each goes on, in steps of blockDim.x",
+          heads.Turned(pair, angle, turn, std::min(heads.num_heads, 128)), kVersion1)
+      .Mistake("only pair 0 of each head was turned; a head has `half` pairs",
+               Angles([&](int token, int i) { return i == 0 ? angle(token, i) : 0; }), kPairs)
+      .Mistake(
+          "the first coordinate of pair 0 is right; its second one is missing, and pair 1",
+          heads.Turned(
+              pair, [&](int token, int i) { return i == 0 ? angle(token, i) : 0; }, first_only, 1))
+      .Mistake(
+          "every thread turned pair 0, so it was turned more than once; thread number t takes "
+          "pair number t",
+          heads.Turned(pair_0, angle_0, turn, 1), kVersion1)
+      .Mistake(
+          "every thread turned pair 0, so it was turned more than once, and its first "
+          "coordinate only; thread number t takes pair number t",
+          heads.Turned(pair_0, angle_0, first_only, 1), kVersion1)
+      .Mistake("turned the other way round: the sign of the sine",
+               Turns([](double& a, double& b, double cosine, double sine) {
+                 const double turned_a = a * cosine + b * sine;
+                 b = b * cosine - a * sine;
+                 a = turned_a;
+               }))
+      .Mistake(
+          "the second coordinate was made of the new first one; it takes the old, so both are "
+          "read before one is written",
+          Turns([](double& a, double& b, double cosine, double sine) {
+            a = a * cosine - b * sine;
+            b = b * cosine + a * sine;
+          }),
+          kVersion1)
+      .Mistake(
+          "the first coordinate was made of the new second one; it takes the old, so both are "
+          "read before one is written",
+          Turns([](double& a, double& b, double cosine, double sine) {
+            b = b * cosine + a * sine;
+            a = a * cosine - b * sine;
+          }),
+          kVersion1)
+      .Mistake("both coordinates got a minus; the second one gets a plus",
+               Turns([](double& a, double& b, double cosine, double sine) {
+                 const double turned_a = a * cosine - b * sine;
+                 b = b * cosine - a * sine;
+                 a = turned_a;
+               }))
+      .Mistake("both coordinates got a plus; the first one gets a minus",
+               Turns([](double& a, double& b, double cosine, double sine) {
+                 const double turned_a = a * cosine + b * sine;
+                 b = b * cosine + a * sine;
+                 a = turned_a;
+               }))
+      .Mistake("sine and cosine changed places",
+               Turns([&](double& a, double& b, double cosine, double sine) {
+                 turn(a, b, sine, cosine);
+               }))
+      .Mistake("the two new coordinates changed places",
+               Turns([&](double& a, double& b, double cosine, double sine) {
+                 turn(a, b, cosine, sine);
+                 std::swap(a, b);
+               }))
+      .Mistake("the second coordinate was left as it was", Turns(first_only))
+      .Mistake("the first coordinate was left as it was",
+               Turns([](double& a, double& b, double cosine, double sine) {
+                 b = b * cosine + a * sine;
+               }))
+      .Mistake("the position is missing in the angle, which is the position times the frequency",
+               Angles([&](int, int i) { return Frequency(i); }))
+      .Mistake("the token's number in the batch was taken for its position",
+               Angles([&](int token, int i) { return token * Frequency(i); }),
+               "docs/05_rope.md#pitfalls")
+      .Mistake("all tokens were turned as the first one; each has a position of its own",
+               Angles([&](int, int i) { return angle(0, i); }))
+      .Mistake("the frequency is missing in the angle, which is the position times the frequency",
+               Angles([&](int token, int) { return heads.positions[token]; }), kFrequencies)
+      .Mistake("the position was divided by the frequency; the angle is their product",
+               Angles([&](int token, int i) { return heads.positions[token] / Frequency(i); }),
+               kFrequencies)
+      .Mistake("all pairs were turned with the first one's frequency; pair i has frequency i",
+               Angles(angle_0), kFrequencies)
+      .Mistake("the angle was cut to a whole number; it is a float",
+               Angles([&](int token, int i) { return std::floor(angle(token, i)); }))
+      .Mistake("something was rounded to bf16 on the way; all is float until the result",
+               Turns([&](double& a, double& b, double cosine, double sine) {
+                 turn(a, b, Rounded(cosine), Rounded(sine));
+               }),
+               "docs/05_rope.md#how-exact")
+      .WhenOrderMatters(
+          "two threads turn the same element. Which pairs have an element in common? "
+          "Pair i of a head has the elements i and i + half, and the next head "
+          "begins 2 * half elements later",
+          kPairs)
+      .Otherwise(
+          "which elements of the row make a pair, and by which angle it is turned: write "
+          "both down for each pair, then compare the first wrong one")
+      .Compare([&] { return heads.Run(); }, Pairs(pair), kRelative, kAbsolute,
+               heads.x.size() <= 24 ? heads.row_stride : 0);
+}
+
+TEST(RopeFirstSteps, OneHead) { EXPECT_TRUE(CheckTurned({{1, 2, 3, 4}, 4, 1, {3}})); }
+
+TEST(RopeFirstSteps, TwoHeadsAndOneThatIsNotTurned) {
+  EXPECT_TRUE(CheckTurned({{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, 12, 2, {3}}));
+}
+
+TEST(RopeFirstSteps, TwoTokens) {
+  EXPECT_TRUE(CheckTurned({{1, 2, 3, 4, 1, 2, 3, 4}, 4, 1, {2, 5}}));
+}
+
+TEST(RopeFirstSteps, MorePairsThanThreads) {
+  std::vector<double> x;
+  for (int i = 0; i < 130 * 4; ++i) x.push_back(i % 4 + 1);
+  EXPECT_TRUE(CheckTurned({x, 130 * 4, 130, {3}}));
 }
 
 // --- frequencies
