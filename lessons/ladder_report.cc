@@ -109,11 +109,11 @@ std::string SvgBar(const char* style, double x, int y, double width) {
 }  // namespace
 
 std::string LadderTable(const Ladder& ladder) {
-  TextTable table({"lesson", "what it adds", "tokens", "passes", "at once", "s", "tokens/s"});
+  TextTable table({"lesson", "what it adds", "tokens", "passes", "at once", "tokens/s"});
   for (const RungResult& rung : ladder.rungs) {
     table.AddRow({rung.name, rung.idea, std::to_string(rung.num_tokens),
                   std::to_string(rung.num_passes), std::to_string(rung.most_at_once),
-                  Fixed(rung.seconds, 2), Fixed(Speed(rung), 1)});
+                  Fixed(Speed(rung), 1)});
   }
   return table.ToString();
 }
@@ -179,7 +179,7 @@ std::string LadderSvg(const Ladder& ladder) {
   constexpr int kSpeedX = 312, kPassX = 512, kMemoryX = 686, kBarWidth = 124;
   const int bottom = kTop + kRow * static_cast<int>(ladder.rungs.size());
   const std::string title = StrCat("Every step of the course, with ", ladder.model);
-  std::string svg = SvgBegin(880, bottom + 40, title + " on " + ladder.device);
+  std::string svg = SvgBegin(880, bottom + 56, title + " on " + ladder.device);
   svg += SvgText("title", 20, 28, title);
   svg += SvgText("small", kSpeedX, 58, "tokens/s") + SvgText("small", kPassX, 58, "tokens a pass");
   svg += SvgBar("cache", kMemoryX, 46, 14) + SvgText("small", kMemoryX + 19, 58, "KV cache");
@@ -205,8 +205,9 @@ std::string LadderSvg(const Ladder& ladder) {
     if (cache > 0) svg += bar("cache", kMemoryX, cache);
   }
   svg += SvgText("small", 20, bottom + 20,
-                 StrCat(ladder.device, ladder.simulated ? ", a CPU that plays a GPU. " : ". ",
-                        "Memory of the device, without ", Shared(ladder), "."));
+                 ladder.device + (ladder.simulated ? ", a CPU that plays a GPU." : "."));
+  svg += SvgText("small", 20, bottom + 38,
+                 StrCat("Memory is the device's, without ", Shared(ladder), "."));
   return svg + "</svg>\n";
 }
 

@@ -272,10 +272,10 @@ Ladder SomeLadder() {
 
 TEST(Report, Table) {
   EXPECT_EQ(LadderTable(SomeLadder()),
-            "lesson         what it adds     tokens  passes  at once      s  tokens/s\n"
-            "─────────────  ───────────────  ──────  ──────  ───────  ─────  ────────\n"
-            "09 first       the whole model     100     100        1  10.00      10.0\n"
-            "10 the second  a cache             100      20        8   0.50     200.0\n");
+            "lesson         what it adds     tokens  passes  at once  tokens/s\n"
+            "─────────────  ───────────────  ──────  ──────  ───────  ────────\n"
+            "09 first       the whole model     100     100        1      10.0\n"
+            "10 the second  a cache             100      20        8     200.0\n");
 }
 
 TEST(Report, BarsAreInProportion) {
