@@ -726,6 +726,8 @@ TEST(StoreKvPagesTest, BlocksBeyondTwoToThe31) {
     const DeviceBuffer<bf16> device_kv(kv);
     const DeviceBuffer<int> slot(std::vector<int>{first_block * 16 + 3});
     DeviceBuffer<bf16> k(16 * width), v(16 * width);
+    k.Fill(kPoison);
+    v.Fill(kPoison);
     StoreKvPagesRows rows;
     rows.k = device_kv.data();
     rows.v = rows.k + width;

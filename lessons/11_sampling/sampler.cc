@@ -34,6 +34,12 @@ void CopyToHost(T* to, const T* from, size_t size, cudaStream_t stream) {
   CUDA_CHECK(cudaMemcpyAsync(to, from, size * sizeof(T), cudaMemcpyDeviceToHost, stream));
 }
 
+// All ones: NaN, and the id -1.
+template <typename T>
+void Fill(DeviceBuffer<T>& buffer, cudaStream_t stream) {
+  CUDA_CHECK(cudaMemsetAsync(buffer.data(), 0xff, buffer.bytes(), stream));
+}
+
 SlotParams ForDevice(const SamplingParams& params) {
   SlotParams slot = {};
   slot.temperature = params.greedy() ? 0 : params.temperature;
@@ -78,7 +84,12 @@ Sampler::Sampler(const SamplerLimits& limits, cudaStream_t stream)
       host_token_ids_(limits.max_rows),
       host_logprobs_(limits.max_rows),
       host_top_ids_(Product(limits.max_rows, kMaxLogprobs)),
-      host_top_logprobs_(Product(limits.max_rows, kMaxLogprobs)) {}
+      host_top_logprobs_(Product(limits.max_rows, kMaxLogprobs)) {
+  // Copied back whole, although TopLogprobs writes no more of a row than was asked for.
+  Fill(logprobs_, stream);
+  Fill(top_ids_, stream);
+  Fill(top_logprobs_, stream);
+}
 
 SlotArrays Sampler::Arrays() {
   return {params_.data(), bias_ids_.data(), bias_values_.data(), banned_bits_.data(),
@@ -190,8 +201,7 @@ void Sampler::Sample(const float* logits, const std::vector<SampleRow>& rows,
   const int* num_top = positions + limits_.max_rows;
 
   // A row that no kernel writes shall not pass off the last step's token as its own.
-  if (IsSimulator())
-    CUDA_CHECK(cudaMemsetAsync(token_ids_.data(), 0xff, token_ids_.bytes(), stream_));
+  if (IsSimulator()) Fill(token_ids_, stream_);
   if (plain_greedy) {
     Argmax(logits, token_ids_.data(), workspace_.data(), num_rows, limits_.vocab_size, stream_);
   } else {
