@@ -188,7 +188,7 @@ def lesson_test(name, lesson, library, deps = [], data = [], size = "small", tag
 def challenge(name, hdrs, srcs, deps = [], counted = False):
     """What a lesson leaves for those who want more: a header, and a file that the learner writes.
 
-    Makes name, the learner's library, and name.headers; challenge_test does the rest.
+    Makes name, the learner's library, name.headers and name.files; challenge_test does the rest.
 
     Args:
       name: "challenge".
@@ -200,6 +200,11 @@ def challenge(name, hdrs, srcs, deps = [], counted = False):
     """
     counts = {"counted": True} if counted and srcs[0].endswith(".cu") else {}
     visibility = ["//tests/challenges:__pkg__"]
+    native.filegroup(
+        name = name + ".files",
+        srcs = hdrs + srcs,
+        visibility = ["//tests:__pkg__"],
+    )
     native.cc_library(
         name = name + ".headers",
         hdrs = hdrs,
@@ -238,6 +243,7 @@ def challenge_test(lesson, proof, deps = [], data = [], counted = False):
         srcs = [proof],
         deps = headers + deps,
         tags = ["manual"],
+        testonly = True,
         **counts
     )
     _library(
@@ -246,6 +252,7 @@ def challenge_test(lesson, proof, deps = [], data = [], counted = False):
         deps = headers + deps,
         copts = ["-w"],
         tags = ["manual"],
+        testonly = True,
         **counts
     )
     twin = ".counted" if counts else ""

@@ -55,6 +55,25 @@ TEST(Course, EveryLessonHasAPageAndAnExercise) {
   }
 }
 
+TEST(Course, EveryLessonHasAChallengeThatItsPageNames) {
+  for (const std::string& lesson : LessonNames()) {
+    SCOPED_TRACE(lesson);
+    const std::string page = ReadTextFile(DataPath(PageOf(lesson)));
+    EXPECT_NE(page.find("\n## Challenge\n"), std::string::npos);
+    EXPECT_NE(page.find("bazel test //tests/challenges:" + lesson + "\n"), std::string::npos);
+    // The files that the page names exist, and what the learner is to write is not on it.
+    int num_files = 0;
+    const std::string folder = "lessons/" + lesson + "/challenge/";
+    for (const auto& file : fs::directory_iterator(DataPath(folder))) {
+      const std::string name = file.path().filename().string();
+      if (name.find(".mine") != std::string::npos) continue;
+      EXPECT_NE(page.find("`" + folder + name + "`"), std::string::npos) << name;
+      ++num_files;
+    }
+    EXPECT_EQ(num_files, 2);
+  }
+}
+
 // --- hints
 
 // Letters, digits and signs alone: how a line is spaced, wrapped or quoted does not matter.

@@ -39,7 +39,8 @@ namespace tinyvllm {
 class Values {
  public:
   Values() = default;
-  Values(double number) : numbers_{number} {}                          // NOLINT: by design
+  template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+  Values(T number) : numbers_{ToDouble(number)} {}                     // NOLINT: by design
   Values(const char* text) : words_{text}, are_words_(true) {}         // NOLINT
   Values(const std::string& text) : words_{text}, are_words_(true) {}  // NOLINT
   Values(std::vector<std::string> words) : words_(std::move(words)), are_words_(true) {}  // NOLINT

@@ -3,8 +3,8 @@
 
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "common/base/error.h"
@@ -15,10 +15,10 @@ namespace tinyvllm {
 // Half a unit in the last place of bf16, relative: one rounding to 8 significant bits.
 constexpr double kBf16Rounding = 1.0 / 256;
 
-inline double ToDouble(float value) { return value; }
-inline double ToDouble(double value) { return value; }
-inline double ToDouble(int value) { return value; }
-inline double ToDouble(int64_t value) { return static_cast<double>(value); }
+template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+double ToDouble(T value) {
+  return static_cast<double>(value);
+}
 inline double ToDouble(bf16 value) { return __bfloat162float(value); }
 
 // ||actual - expected|| / ||expected||, the Frobenius norm; NaN anywhere gives NaN, which no

@@ -1,0 +1,63 @@
+// The challenge of lesson 00: exact sums for every length, in any order of threads, shared out.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "common/cuda/buffer.h"
+#include "common/cuda/stream.h"
+#include "common/testing/guide.h"
+#include "common/testing/random.h"
+#include "lessons/00_first_kernel/challenge/prefix_sums.h"
+#include "lessons/00_first_kernel/first_kernel.h"
+
+#ifdef TINYVLLM_SIMULATOR
+#include "cuda_simulator/statistics.h"
+#endif
+
+namespace tinyvllm {
+namespace {
+
+std::vector<int64_t> Sums(const std::vector<int>& input) {
+  const Stream stream;
+  const int n = static_cast<int>(input.size());
+  DeviceBuffer<int> device_input(input);
+  DeviceBuffer<int64_t> sums(n), scratch(BlocksFor(n, kThreadsPerBlock));
+  sums.Fill(0xff);
+  PrefixSums(device_input.data(), sums.data(), scratch.data(), n, stream.get());
+  stream.Synchronize();
+  return sums.ToHost();
+}
+
+std::vector<int64_t> Expected(const std::vector<int>& input) {
+  std::vector<int64_t> sums;
+  for (int number : input) sums.push_back(number + (sums.empty() ? 0 : sums.back()));
+  return sums;
+}
+
+TEST(PrefixSumsChallenge, IsExactForEveryLength) {
+  for (int n : {1, 4, 255, 256, 257, 512, 1000, 70000}) {
+    const std::vector<int> input = Random(n).Integers(n, -1'000'000'000, 2'000'000'000);
+    ASSERT_TRUE(Guide("docs/00_first_kernel.md#challenge")
+                    .Input("n", n)
+                    .Compare([&] { return Sums(input); }, Expected(input)));
+  }
+}
+
+TEST(PrefixSumsChallenge, NothingIsNoWork) { PrefixSums(nullptr, nullptr, nullptr, 0, nullptr); }
+
+#ifdef TINYVLLM_SIMULATOR
+
+TEST(PrefixSumsChallenge, IsSharedOutAmongTheThreads) {
+  const std::vector<int> input(70000, 1);
+  simulator::KernelStatistics all;
+  for (const auto& kernel : simulator::CountKernels([&] { Sums(input); })) all.Add(kernel);
+  if (all.accesses == 0) GTEST_SKIP() << "this build does not count accesses";
+  // What a warp does with one lane costs as much as what it does with all.
+  EXPECT_GT(static_cast<double>(all.lanes), 0.5 * static_cast<double>(all.possible_lanes))
+      << "most lanes have nothing to do";
+}
+
+#endif
+
+}  // namespace
+}  // namespace tinyvllm
