@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "common/base/error.h"
+#include "common/testing/guide.h"
 #include "lessons/09_forward_pass/model_config.h"
 #include "lessons/09_forward_pass/recompute_generator.h"
 #include "lessons/09_forward_pass/weights.h"
@@ -47,6 +48,285 @@ ModelConfig ConfigWith(const nlohmann::json& changes) {
   }
   return ModelConfig::FromFolder(checkpoint.Write("config"));
 }
+
+PassLimits Limits(int tokens, int sequences = 4, int logit_rows = 8) {
+  PassLimits limits;
+  limits.max_tokens = tokens;
+  limits.max_sequences = sequences;
+  limits.max_sequence_len = 64;
+  limits.max_logit_rows = logit_rows;
+  return limits;
+}
+
+struct Model {
+  explicit Model(const std::string& folder)
+      : config(ModelConfig::FromFolder(folder)), weights(Checkpoint(folder), config) {}
+  ModelConfig config;
+  Weights weights;
+};
+
+// --- First steps: the loop alone, with stages that compute nothing and tell that they were called.
+
+constexpr int kHidden = 8;
+
+// The table's row t is 10 t, 10 t + 1, ... 10 t + 7.
+std::vector<double> TableRows(const std::vector<int>& ids) {
+  std::vector<double> rows;
+  for (int id : ids) {
+    for (int i = 0; i < kHidden; ++i) rows.push_back(10 * id + i);
+  }
+  return rows;
+}
+
+std::string WhatLayerFinds(int layer) {
+  return layer == 0 ? "the embeddings" : StrCat("what layer ", layer - 1, " left");
+}
+
+// Runs a batch through two layers.
+class Recorder : public OffloadHooks {
+ public:
+  // `marks`: the last stage of each layer leaves a mark in the stream, for the next layer to find.
+  explicit Recorder(const Batch& batch, bool marks) : marks_(marks) {
+    const Model model(Folder());
+    const Stream stream;
+    ForwardPass pass(model.config, model.weights, Limits(8), stream.get(), RecordingStages());
+    pass.set_offload_hooks(this);
+    pass.Run(batch);
+    const bf16* hidden = HiddenState(pass.context());
+    if (hidden == nullptr) return;
+    std::vector<bf16> host(batch.token_ids.size() * kHidden);
+    CUDA_CHECK(cudaMemcpyAsync(host.data(), hidden, host.size() * sizeof(bf16),
+                               cudaMemcpyDeviceToHost, stream.get()));
+    stream.Synchronize();
+    residual = host;
+  }
+
+  std::vector<std::string> calls;  // of stages and hooks, in their order
+  Values residual;                 // the stream after the pass; empty if nobody has begun it
+
+ private:
+  void WaitForLayer(int layer, cudaStream_t) override { Add("WaitForLayer", layer); }
+  void LayerDone(int layer, cudaStream_t) override { Add("LayerDone", layer); }
+
+  static std::string Folder() {
+    TinyCheckpoint checkpoint(1, {{"hidden_size", kHidden},
+                                  {"intermediate_size", 8},
+                                  {"num_attention_heads", 2},
+                                  {"num_key_value_heads", 1},
+                                  {"head_dim", 4},
+                                  {"vocab_size", 5}});
+    const std::vector<double> table = TableRows({0, 1, 2, 3, 4});
+    checkpoint.tensors["model.embed_tokens.weight"].assign(table.begin(), table.end());
+    return checkpoint.Write("first_steps");
+  }
+
+  static bf16* HiddenState(const PassContext& pass) {
+    try {
+      return pass.activations.Get(Buffer::kHiddenState);
+    } catch (const Error&) {
+      return nullptr;
+    }
+  }
+
+  void Add(const std::string& name, int layer, const std::string& more = "") {
+    calls.push_back(StrCat(name, "(", layer, ")", more));
+  }
+
+  Stages RecordingStages() {
+    Stages stages = PlainStages();
+    stages.attention_input = [this](const PassContext& pass, int layer) {
+      Add("attention_input", layer, StrCat(", which finds ", WhatIsIn(pass)));
+    };
+    stages.attend = [this](const PassContext&, int layer) { Add("attend", layer); };
+    stages.attention_output = [this](const PassContext&, int layer) {
+      Add("attention_output", layer);
+    };
+    stages.feed_forward = [this](const PassContext& pass, int layer) {
+      Add("feed_forward", layer);
+      bf16* hidden = HiddenState(pass);
+      if (!marks_ || hidden == nullptr) return;
+      CUDA_CHECK(cudaMemsetAsync(hidden, layer + 1, sizeof *hidden, pass.stream));
+    };
+    stages.head = [this](const PassContext&) { calls.push_back("head"); };
+    return stages;
+  }
+
+  static std::string WhatIsIn(const PassContext& pass) {
+    const bf16* hidden = HiddenState(pass);
+    if (hidden == nullptr) return "no stream";
+    uint16_t bits;
+    CUDA_CHECK(cudaMemcpyAsync(&bits, hidden, sizeof bits, cudaMemcpyDeviceToHost, pass.stream));
+    CUDA_CHECK(cudaStreamSynchronize(pass.stream));
+    const int mark = bits & 0xff;
+    return bits == mark * 0x0101 ? WhatLayerFinds(mark) : WhatLayerFinds(0);
+  }
+
+  const bool marks_;
+};
+
+const std::vector<int> kTokens = {3, 1, 4};
+
+constexpr char kMathematics[] = "docs/09_forward_pass.md#the-mathematics";
+constexpr char kLoop[] = "docs/09_forward_pass.md#the-loop";
+
+testing::AssertionResult CheckEmbedding() {
+  std::vector<double> one_row = TableRows({3});
+  one_row.resize(3 * kHidden, NAN);
+  return Guide(kMathematics)
+      .Input("token_ids", kTokens)
+      .Input("embed_tokens", TableRows({0, 1, 2, 3, 4}), kHidden)
+      .Start(
+          "write what is missing in ForwardPass::Run, in "
+          "lessons/09_forward_pass/exercise/forward_pass.cc; begin with the residual stream: "
+          "take Buffer::kHiddenState as the lines above take the remainder, and let "
+          "EmbeddingGather of lesson 03 fill it")
+      .Mistake(
+          "the rows of the positions 0, 1, 2 were taken; it is the tokens' ids that choose "
+          "the rows",
+          TableRows({0, 1, 2}))
+      .Mistake("one row only: each token of the batch has its row", one_row)
+      .Otherwise(
+          "row t of the stream is row token_ids[t] of the table; the kernel needs the ids "
+          "that lie on the device, those of batch_")
+      .Compare([] { return Recorder(Batch::WholeSequence(kTokens), false).residual; },
+               TableRows(kTokens), 0, 0, kHidden);
+}
+
+TEST(ForwardPassFirstSteps, TheStreamBeginsAsTheTokensEmbeddings) { EXPECT_TRUE(CheckEmbedding()); }
+
+using Calls = std::vector<std::string>;
+
+Calls operator+(Calls a, const Calls& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+std::string Call(const std::string& name, int layer) { return StrCat(name, "(", layer, ")"); }
+
+Calls StagesOf(int layer) {
+  return {Call("attention_input", layer) + ", which finds " + WhatLayerFinds(layer),
+          Call("attend", layer), Call("attention_output", layer), Call("feed_forward", layer)};
+}
+
+Calls Hooked(int layer, const Calls& stages) {
+  return Calls{Call("WaitForLayer", layer)} + stages + Calls{Call("LayerDone", layer)};
+}
+
+Calls Layers(int count) {
+  Calls calls;
+  for (int layer = 0; layer < count; ++layer) calls = calls + Hooked(layer, StagesOf(layer));
+  return calls;
+}
+
+testing::AssertionResult CheckLayers() {
+  const Calls head = {"head"}, wait_0 = {"WaitForLayer(0)"}, wait_1 = {"WaitForLayer(1)"},
+              done_0 = {"LayerDone(0)"}, done_1 = {"LayerDone(1)"};
+  const Calls input_of_embeddings = {"attention_input(1), which finds the embeddings"};
+  Calls by_stage;
+  for (int stage = 0; stage < 4; ++stage) {
+    for (int layer : {0, 1}) by_stage.push_back(StagesOf(layer)[stage]);
+  }
+  Guide guide(kLoop);
+  guide.Input("layers", 2)
+      .Input("tokens", kTokens)
+      .Input("logit_rows", std::vector<int>{2})
+      .Start(
+          "the stream is there; now the loop over the layers in ForwardPass::Run. Begin with "
+          "the four stages of `stages_` alone, in the order in which Stages names them")
+      .Mistake(
+          "the hooks are missing: before a layer's first stage they must hear that its "
+          "weights are needed (WaitForLayer), after its last that they are not any more "
+          "(LayerDone)",
+          StagesOf(0) + StagesOf(1) + head)
+      .Mistake("the hooks and the head are missing", StagesOf(0) + StagesOf(1))
+      .Mistake("the head is missing: the batch asks for the logits of one row", Layers(2))
+      .Mistake("the layers are missing: the head alone has run", head)
+      .Mistake("layer 0 only: the loop goes over config_.num_hidden_layers", Layers(1) + head)
+      .Mistake("layer 0 twice: the stages must get the number of the layer",
+               Hooked(0, StagesOf(0)) +
+                   Hooked(1, Calls{"attention_input(0), which finds what layer 0 left", "attend(0)",
+                                   "attention_output(0)", "feed_forward(0)"}) +
+                   head)
+      .Mistake("one layer too many: of two layers, the last is number 1", Layers(3) + head)
+      .Mistake("the head stands in the loop; it comes once, after the last layer",
+               Hooked(0, StagesOf(0)) + head + Hooked(1, StagesOf(1)) + head)
+      .Mistake("the head stands in the loop; it comes once, after the last layer",
+               Hooked(0, StagesOf(0) + head) + Hooked(1, StagesOf(1) + head))
+      .Mistake("the head came first; it reads what the last layer has left", head + Layers(2))
+      .Mistake(
+          "the embedding stands in the loop, and wipes out what layer 0 has added to the "
+          "stream",
+          Hooked(0, StagesOf(0)) +
+              Hooked(1, input_of_embeddings +
+                            Calls{"attend(1)", "attention_output(1)", "feed_forward(1)"}) +
+              head,
+          kMathematics)
+      .Mistake(
+          "a stage went through all layers before the next began; layer 1 reads what all four "
+          "stages of layer 0 have made",
+          by_stage + head)
+      .Mistake("LayerDone came before the stages, which still read the weights",
+               wait_0 + done_0 + StagesOf(0) + wait_1 + done_1 + StagesOf(1) + head)
+      .Mistake("WaitForLayer came after the stages, which have read the weights by then",
+               StagesOf(0) + wait_0 + done_0 + StagesOf(1) + wait_1 + done_1 + head)
+      .Mistake("LayerDone is missing: say so when a layer's last stage has been called",
+               wait_0 + StagesOf(0) + wait_1 + StagesOf(1) + head)
+      .Mistake("WaitForLayer is missing: ask for a layer's weights before its first stage",
+               StagesOf(0) + done_0 + StagesOf(1) + done_1 + head);
+  constexpr const char* kNames[] = {"attention_input", "attend", "attention_output",
+                                    "feed_forward"};
+  for (int i = 0; i < 4; ++i) {
+    const auto Without = [&](int layer) {
+      Calls stages = StagesOf(layer);
+      if (i == 3 && layer == 1) stages[0] = input_of_embeddings[0];  // layer 0 left nothing
+      stages.erase(stages.begin() + i);
+      return Hooked(layer, stages);
+    };
+    guide.Mistake(StrCat("the stage ", kNames[i], " is missing"), Without(0) + Without(1) + head);
+    Calls mixed = StagesOf(1);
+    const size_t number = mixed[i].find("(1)");
+    mixed[i][number + 1] = '0';
+    guide.Mistake(StrCat("in layer 1, ", kNames[i], " was called for layer 0"),
+                  Layers(1) + Hooked(1, mixed) + head);
+    const auto Swapped = [&](int layer) {
+      Calls stages = StagesOf(layer);
+      if (i > 0) std::swap(stages[i], stages[i - 1]);
+      return Hooked(layer, stages);
+    };
+    if (i > 0) {
+      guide.Mistake(StrCat(kNames[i], " came before ", kNames[i - 1], ", whose result it reads"),
+                    Swapped(0) + Swapped(1) + head);
+    }
+  }
+  return guide
+      .Otherwise(
+          "go down the two lists to the first line that differs: what should be called "
+          "there?")
+      .Compare([] { return Recorder(Batch::WholeSequence(kTokens), true).calls; },
+               Layers(2) + head);
+}
+
+TEST(ForwardPassFirstSteps, EachLayerHasItsFourStages) { EXPECT_TRUE(CheckLayers()); }
+
+testing::AssertionResult CheckNoHead() {
+  return Guide(kLoop)
+      .Input("layers", 2)
+      .Input("tokens", kTokens)
+      .Input("logit_rows", "none: this is the first part of a longer prompt")
+      .Mistake("the head ran, though the batch asks for no logits: it has no rows to work on",
+               Layers(2) + Calls{"head"})
+      .Compare(
+          [] {
+            Batch batch = Batch::WholeSequence(kTokens);
+            batch.logit_rows.clear();
+            return Recorder(batch, true).calls;
+          },
+          Layers(2));
+}
+
+TEST(ForwardPassFirstSteps, NoHeadWhereNoLogitsAreAskedFor) { EXPECT_TRUE(CheckNoHead()); }
+
+// --- The configuration.
 
 TEST(ModelConfig, ReadsHuggingFacesFields) {
   const ModelConfig config = ConfigWith({});
@@ -143,15 +423,6 @@ TEST(ModelConfig, RefusesWhatIsNotJson) {
   EXPECT_ERROR(ModelConfig::FromFolder(folder), "config.json", "expected an object");
 }
 
-PassLimits Limits(int tokens, int sequences = 4, int logit_rows = 8) {
-  PassLimits limits;
-  limits.max_tokens = tokens;
-  limits.max_sequences = sequences;
-  limits.max_sequence_len = 64;
-  limits.max_logit_rows = logit_rows;
-  return limits;
-}
-
 TEST(Batch, WholeSequenceAsksForItsLastToken) {
   const Batch batch = Batch::WholeSequence({7, 8, 9});
   EXPECT_EQ(batch.positions, (std::vector<int>{0, 1, 2}));
@@ -213,13 +484,6 @@ TEST(Activations, TooLargeAPassIsRefusedWithARemedy) {
   EXPECT_ERROR(Activations(config, limits, PlainAttendWorkspace(config, limits)), "67108864 tokens",
                "free", "--max-model-len");
 }
-
-struct Model {
-  explicit Model(const std::string& folder)
-      : config(ModelConfig::FromFolder(folder)), weights(Checkpoint(folder), config) {}
-  ModelConfig config;
-  Weights weights;
-};
 
 std::vector<float> LogitsOf(const std::string& folder, const Batch& batch) {
   const Model model(folder);

@@ -10,6 +10,7 @@
 #include "common/base/data_path.h"
 #include "common/base/error.h"
 #include "common/cuda/device.h"
+#include "common/testing/guide.h"
 #include "common/testing/random.h"
 #include "common/testing/tolerance.h"
 #include "lessons/09_forward_pass/recompute_generator.h"
@@ -40,6 +41,224 @@ std::string ErrorOf(Call call) {
     }                                                                                        \
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;                             \
   } while (false)
+
+// --- First steps: both versions on a cache that one can see whole.
+
+// Tokens whose row t of qkv is q, k, v of kv_size elements each. Behind all arrays lies more, for
+// kernels that go too far: tokens of a third slot, which is nobody's.
+struct SmallStore {
+  static constexpr int kMoreTokens = 512;
+
+  int kv_size, max_len;
+  std::vector<int> slots, positions;
+
+  int num_rows() const { return 2 * max_len; }
+
+  int num_tokens() const { return static_cast<int>(slots.size()); }
+
+  // Elements of token t: 0 for q, 10 t + 1 and so on for k, the same below zero for v; 7 for
+  // tokens that are not there.
+  double Element(int t, int i) const {
+    if (t >= num_tokens()) return 7;
+    if (i < kv_size) return 0;
+    const float element = static_cast<float>(10 * t + 1 + i % kv_size);
+    return ToDouble(__float2bfloat16(i < 2 * kv_size ? element : -element));
+  }
+  std::vector<bf16> Qkv(int tokens) const {
+    std::vector<bf16> qkv;
+    for (int t = 0; t < tokens; ++t) {
+      for (int i = 0; i < 3 * kv_size; ++i) {
+        qkv.push_back(__float2bfloat16(static_cast<float>(Element(t, i))));
+      }
+    }
+    return qkv;
+  }
+  int Row(int t) const { return slots[t] * max_len + positions[t]; }
+
+  // The cache's rows, of which each shows its K and then its V; zeros where nothing was stored.
+  static std::vector<double> Shown(const std::vector<double>& k, const std::vector<double>& v,
+                                   int kv_size) {
+    std::vector<double> rows;
+    for (size_t at = 0; at < k.size(); at += kv_size) {
+      rows.insert(rows.end(), k.begin() + at, k.begin() + at + kv_size);
+      rows.insert(rows.end(), v.begin() + at, v.begin() + at + kv_size);
+    }
+    return rows;
+  }
+
+  // What is left where element i of token t, for each i below `count`, is taken from from_k(t, i)
+  // and from_v(t, i) of qkv and stored at to(t, i) of K and of V.
+  template <typename FromK, typename FromV, typename To>
+  std::vector<double> Stored(int count, FromK from_k, FromV from_v, To to) const {
+    std::vector<double> k((num_rows() + 1) * kv_size), v(k);
+    const auto Source = [&](int at) { return Element(at / (3 * kv_size), at % (3 * kv_size)); };
+    for (int t = 0; t < num_tokens(); ++t) {
+      for (int i = 0; i < count; ++i) {
+        k.at(to(t, i)) = Source(from_k(t, i));
+        v.at(to(t, i)) = Source(from_v(t, i));
+      }
+    }
+    return Shown(k, v, kv_size);
+  }
+
+  std::vector<double> Run(decltype(&StoreKv1) launch) const {
+    std::vector<int> all_slots = slots, all_positions = positions;
+    all_slots.resize(kMoreTokens, 2);
+    all_positions.resize(kMoreTokens, 0);
+    const DeviceBuffer<bf16> qkv(Qkv(kMoreTokens));
+    const DeviceBuffer<int> device_slots(all_slots), device_positions(all_positions);
+    const size_t size = (num_rows() + 1) * kv_size;
+    DeviceBuffer<bf16> k_cache(size + kMoreTokens), v_cache(size + kMoreTokens);
+    k_cache.Fill(0);
+    v_cache.Fill(0);
+    StoreKvRows rows;
+    rows.k = qkv.data() + kv_size;
+    rows.v = qkv.data() + 2 * kv_size;
+    rows.stride = 3 * kv_size;
+    rows.slots = device_slots.data();
+    rows.positions = device_positions.data();
+    rows.num_tokens = num_tokens();
+    rows.kv_size = kv_size;
+    rows.max_len = max_len;
+    rows.k_cache = k_cache.data();
+    rows.v_cache = v_cache.data();
+    launch(rows, nullptr);
+    CUDA_CHECK(cudaDeviceSynchronize());
+    const auto Numbers = [&](const DeviceBuffer<bf16>& cache) {
+      std::vector<double> numbers;
+      for (bf16 value : cache.ToHost()) numbers.push_back(ToDouble(value));
+      numbers.resize(size);
+      return numbers;
+    };
+    return Shown(Numbers(k_cache), Numbers(v_cache), kv_size);
+  }
+};
+
+constexpr char kPlace[] = "docs/10_kv_cache.md#the-place-of-a-row";
+
+testing::AssertionResult CheckStore(int version, const SmallStore& store) {
+  const int size = store.kv_size, stride = 3 * size;
+  const auto FromK = [&](int t, int i) { return t * stride + size + i; };
+  const auto FromV = [&](int t, int i) { return t * stride + 2 * size + i; };
+  const auto To = [&](int t, int i) { return store.Row(t) * size + i; };
+  const std::vector<double> expected = store.Stored(size, FromK, FromV, To);
+  std::vector<double> too_far = expected, k_only = expected, v_only = expected;
+  std::fill(too_far.end() - 2 * size, too_far.end(), 7);
+  for (int i = 0; i < static_cast<int>(expected.size()); ++i) {
+    (i % (2 * size) < size ? v_only : k_only)[i] = 0;
+  }
+  const std::string file = " in lessons/10_kv_cache/exercise/kv_cache.cu";
+
+  Guide guide(kPlace);
+  guide.Input("qkv", store.Qkv(store.num_tokens()), std::min(stride, 16))
+      .Input("slots", store.slots)
+      .Input("positions", store.positions)
+      .Input("kv_size", size)
+      .Input("stride", stride)
+      .Input("max_len", store.max_len)
+      .Input("the cache below",
+             "row slot * max_len + position, its K and then its V; 0: nothing was stored. The last "
+             "row is nobody's")
+      .Start(version == 1
+                 ? "write the body of OneElementKernel" + file +
+                       "; the easiest beginning is this thread's number, then its token and its "
+                       "element: a division and a remainder"
+                 : "version 1 stores rows; now write EightElementsKernel" + file +
+                       ", where a row has kv_size / 8 threads",
+             std::vector<double>(expected.size(), 0))
+      .Mistake("K is stored; V, the second half, is missing", k_only)
+      .Mistake("V is stored; K is missing", v_only)
+      .Mistake("V of the cache got the elements of k; they come from rows.v",
+               store.Stored(size, FromK, FromK, To))
+      .Mistake("K and V are exchanged", store.Stored(size, FromV, FromK, To))
+      .Mistake(
+          "the rows of k and v were taken to lie kv_size apart; they are parts of qkv, and lie "
+          "`stride` apart",
+          store.Stored(
+              size, [&](int t, int i) { return size + t * size + i; },
+              [&](int t, int i) { return 2 * size + t * size + i; }, To))
+      .Mistake(
+          "each row of the cache got the first token's elements: the token's number must go "
+          "into the address that is read",
+          store.Stored(
+              size, [&](int, int i) { return FromK(0, i); },
+              [&](int, int i) { return FromV(0, i); }, To))
+      .Mistake(
+          "the rows lie one after the other, from the first on; where a token's row begins in "
+          "the cache, CacheRow says",
+          store.Stored(size, FromK, FromV, [&](int t, int i) { return t * size + i; }))
+      .Mistake("the slot was left out of the address",
+               store.Stored(size, FromK, FromV,
+                            [&](int t, int i) { return store.positions[t] * size + i; }))
+      .Mistake(
+          "the position was left out of the address",
+          store.Stored(size, FromK, FromV,
+                       [&](int t, int i) { return store.slots[t] * store.max_len * size + i; }))
+      .Mistake(
+          "threads beyond the last token have stored too, into a slot that is nobody's: they "
+          "must leave before they ask CacheRow",
+          too_far)
+      .WhenOrderMatters(
+          std::string("two threads write the same place of the cache, and the last one wins: does "
+                      "the element i stand in both addresses, and is the token the right one") +
+              (version == 1 ? "" : " (a row has kv_size / 8 threads)"),
+          kPlace)
+      .Otherwise(
+          "take one element that is wrong: which thread should store it, from where, and "
+          "where does yours?");
+  if (version == 1) {
+    std::vector<double> few(expected.size(), 0), one_block = few;
+    for (int t = 0; t < store.num_tokens(); ++t) {
+      for (int i = 0; i < size; ++i) {
+        for (int at : {store.Row(t) * 2 * size + i, store.Row(t) * 2 * size + size + i}) {
+          if (t * size + i < store.num_tokens()) few[at] = expected[at];
+          if (t * size + i < 256) one_block[at] = expected[at];
+        }
+      }
+    }
+    guide
+        .Mistake(
+            "a row was taken to have num_tokens elements; it has kv_size: by that the thread's "
+            "number is divided",
+            store.Stored(std::min(size, store.num_tokens()), FromK, FromV, To))
+        .Mistake(
+            "threads left that have work to do: compare the token, not the thread's number, "
+            "with num_tokens",
+            few)
+        .Mistake(
+            "the first 256 elements only, those of one block: the block's number times its "
+            "threads must go into the thread's number",
+            one_block);
+  } else {
+    std::vector<double> first_of_eight = expected;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (i % 8 != 0) first_of_eight[i] = 0;
+    }
+    guide
+        .Mistake("each thread moved one element; LoadBf16x8 and StoreBf16x8 move eight",
+                 first_of_eight)
+        .Mistake("the remainder counts pieces of eight elements: eight times it is the element",
+                 store.Stored(std::min(size, 9), FromK, FromV, To))
+        .Mistake("the first eight of each row only: the remainder times eight is the element",
+                 store.Stored(8, FromK, FromV, To));
+  }
+  return guide.Compare([&] { return store.Run(kStoreKvVersions[version - 1].launch); }, expected, 0,
+                       0, std::min(2 * size, 16));
+}
+
+TEST(StoreKvFirstSteps, V1ThreeTokensOfFour) {
+  EXPECT_TRUE(CheckStore(1, {4, 3, {1, 0, 1}, {0, 1, 2}}));
+}
+
+TEST(StoreKvFirstSteps, V1MoreElementsThanABlockHasThreads) {
+  std::vector<int> positions(100);
+  std::iota(positions.begin(), positions.end(), 0);
+  EXPECT_TRUE(CheckStore(1, {4, 100, std::vector<int>(100, 0), positions}));
+}
+
+TEST(StoreKvFirstSteps, V2TwoTokensOfSixteen) {
+  EXPECT_TRUE(CheckStore(2, {16, 1, {1, 0}, {0, 0}}));
+}
 
 // --- the kernel
 
