@@ -103,6 +103,11 @@ TEST(Guide, ShowsWhatIsThrown) {
   const std::string failure =
       FailureOf(Squares().Compare([]() -> Values { throw Error("no kernel"); }, {1, 4, 9}));
   EXPECT_NE(failure.find("got           an error: no kernel\n"), std::string::npos) << failure;
+  const std::string own =
+      FailureOf(Guide(kSection)
+                    .WhenRefused("too short a row")
+                    .Compare([]() -> Values { throw Error("no kernel"); }, {1}));
+  EXPECT_NE(own.find("likely cause  too short a row\n"), std::string::npos) << own;
 }
 
 TEST(Guide, ShowsALongVectorWhereItIsWrong) {

@@ -141,7 +141,9 @@ testing::AssertionResult Guide::Compare(const std::function<Values()>& compute,
     again = InAnotherOrder(compute);
   } catch (const Error& error) {
     return Failure(Show(expected, row, 0), std::string("an error: ") + error.what(),
-                   "what the error says; where the simulator found it, its report stands above",
+                   refused_.empty() ? "what the error says; where the simulator found it, its "
+                                      "report stands above"
+                                    : refused_,
                    section_);
   }
   const auto Differs = [&](const Values& values) {

@@ -87,6 +87,9 @@ class Guide {
     return *this;
   }
 
+  // The cause when compute() throws, beside what the error says.
+  Guide& WhenRefused(std::string cause) { return refused_ = std::move(cause), *this; }
+
   // The cause when no mistake fits.
   Guide& Otherwise(std::string cause) { return otherwise_ = std::move(cause), *this; }
 
@@ -112,6 +115,7 @@ class Guide {
   Values untouched_;
   std::vector<Known> mistakes_;
   Known order_matters_;
+  std::string refused_;
   std::string otherwise_;
 };
 
