@@ -46,13 +46,16 @@ flags_as_written = rule(
     doc = "NAME.inc: the flags as they were given, for a C++ program that calls bazel with them.",
 )
 
-def _exercise_chosen_impl(ctx):
-    chosen = [part for part in ctx.attr._flag[StringFlagInfo].value.split(",") if part]
+def _chosen_lessons(flag):
+    chosen = [part for part in flag[StringFlagInfo].value.split(",") if part]
     for part in chosen:
         if part != "all" and part not in LESSONS:
             fail("--//:exercise=%s: no such lesson; expected all, or some of %s" %
                  (part, ", ".join(LESSONS)))
-    yes = "all" in chosen or ctx.attr.lesson in chosen
+    return [lesson for lesson in LESSONS if "all" in chosen or lesson in chosen]
+
+def _exercise_chosen_impl(ctx):
+    yes = ctx.attr.lesson in _chosen_lessons(ctx.attr._flag)
     return [config_common.FeatureFlagInfo(value = "yes" if yes else "no")]
 
 exercise_chosen = rule(
@@ -62,4 +65,16 @@ exercise_chosen = rule(
         "_flag": attr.label(default = "//:exercise"),
     },
     doc = "yes when --//:exercise names the lesson. For config_setting's flag_values.",
+)
+
+def _exercise_names_impl(ctx):
+    output = ctx.actions.declare_file(ctx.label.name + ".inc")
+    names = _chosen_lessons(ctx.attr._flag)
+    ctx.actions.write(output, "".join(['"%s",\n' % name for name in names]))
+    return [DefaultInfo(files = depset([output]))]
+
+exercise_names = rule(
+    implementation = _exercise_names_impl,
+    attrs = {"_flag": attr.label(default = "//:exercise")},
+    doc = "NAME.inc: the lessons that --//:exercise names, as C++ string literals.",
 )

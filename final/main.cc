@@ -14,6 +14,7 @@
 #include "common/base/text_table.h"
 #include "common/cuda/device.h"
 #include "final/answer.h"
+#include "final/learner.h"
 #include "final/options.h"
 #include "final/plan.h"
 #include "final/report.h"
@@ -110,6 +111,7 @@ int Run(int argc, char** argv) {
   if (demo) options.prompts = kDemoPrompts;
   if (demo && !options.max_num_seqs_given) options.engine.max_num_seqs = kDemoSlots;
   options.engine.trace = !options.trace.empty();
+  options.engine.earlier = StagesOf(LearnersLessons());
 
   // Cheap checks first: the folder, the configuration and the tokenizer, then the weights.
   const bool bundled = options.model.empty();
@@ -121,7 +123,7 @@ int Run(int argc, char** argv) {
   if (options.engine.trace) trace.emplace(options.trace);
 
   const Seconds loading;
-  std::cerr << ToString(DescribeDevice()) << "\n";
+  std::cerr << DescribeLearnersCode(LearnersLessons()) << ToString(DescribeDevice()) << "\n";
   const Checkpoint checkpoint(folder);
   const Weights weights(checkpoint, config);
   Engine engine(config, weights, options.engine);

@@ -52,6 +52,7 @@ TEST(SimulatorStatistics, LaunchesThreadsAndMeetings) {
   const KernelStatistics& k = kernels[0];
   const int warps = (100 + kWarpSize - 1) / kWarpSize;
   EXPECT_EQ(k.kernel, "MeetKernel");
+  EXPECT_EQ(k.file, "tests/simulator_statistics_test.cu");
   EXPECT_EQ(k.launches, 5u);
   EXPECT_EQ(k.blocks, 5u * kBlocks);
   EXPECT_EQ(k.threads, 5u * kBlocks * 100);
@@ -362,6 +363,19 @@ TEST(SimulatorStatistics, Table) {
       "            0          -   50 %        0\n"
       "Other          1          0         0          0        -        -        -          -  "
       "            -          -      -        -\n");
+}
+
+TEST(SimulatorStatistics, TheTableTellsFilesApart) {
+  KernelStatistics one, two, three;
+  one.kernel = two.kernel = "kernel";
+  one.file = "lessons/a/first.cu";
+  two.file = "lessons/b/second.cu";
+  three.kernel = "Scale";
+  three.file = "lessons/a/first.cu";
+  const std::string table = simulator::StatisticsTable({one, two, three});
+  for (const char* name : {"\nkernel (first.cu) ", "\nkernel (second.cu) ", "\nScale  "}) {
+    EXPECT_NE(table.find(name), std::string::npos) << name << " is not in\n" << table;
+  }
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 
 #include "common/simulator/access.h"
 #include "common/simulator/block.h"
@@ -304,7 +306,7 @@ __thread Counter* counter TINYVLLM_SIM_TLS;  // since the OS thread's first laun
 class Totals {
  public:
   void Add(const KernelStatistics& launch) {
-    const auto [found, is_new] = places_.try_emplace(launch.kernel, kernels_.size());
+    const auto [found, is_new] = places_.try_emplace({launch.kernel, launch.file}, kernels_.size());
     if (is_new) kernels_.push_back(launch);
     if (!is_new) kernels_[found->second].Add(launch);
   }
@@ -312,7 +314,7 @@ class Totals {
 
  private:
   std::vector<KernelStatistics> kernels_;
-  std::unordered_map<std::string, size_t> places_;
+  std::map<std::pair<std::string, std::string>, size_t> places_;  // of kernel and file
 };
 
 struct Collected {
@@ -375,6 +377,7 @@ void StatisticsLaunch::End() {
 
 void StatisticsLaunch::Finish() {
   total_.kernel = launch_.name;
+  total_.file = launch_.file;
   total_.launches = 1;
   Collected& collected = GetCollected();
   std::lock_guard<std::mutex> lock(collected.mutex);

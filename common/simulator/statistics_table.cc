@@ -42,8 +42,18 @@ std::string Percent(uint64_t part, uint64_t whole) {
   return whole == 0 ? "-" : std::to_string((200 * part / whole + 1) / 2) + " %";
 }
 
-std::vector<std::string> Row(const KernelStatistics& k) {
-  std::vector<std::string> row = {k.kernel, Thousands(k.launches), Thousands(k.threads),
+// The kernel's name; with its file, where another file has a kernel of that name.
+std::string Name(const KernelStatistics& kernel, const std::vector<KernelStatistics>& kernels) {
+  for (const KernelStatistics& other : kernels) {
+    if (other.kernel == kernel.kernel && other.file != kernel.file) {
+      return kernel.kernel + " (" + kernel.file.substr(kernel.file.rfind('/') + 1) + ")";
+    }
+  }
+  return kernel.kernel;
+}
+
+std::vector<std::string> Row(const KernelStatistics& k, const std::string& name) {
+  std::vector<std::string> row = {name, Thousands(k.launches), Thousands(k.threads),
                                   Thousands(k.barriers), Thousands(k.exchanges)};
   if (k.possible_lanes == 0 && k.atomics == 0) {
     row.resize(13, "-");  // no accesses, or none that were counted
@@ -64,7 +74,9 @@ std::string StatisticsTable(const std::vector<KernelStatistics>& kernels) {
   std::vector<std::vector<std::string>> rows = {
       {"kernel", "launches", "threads", "barriers", "exchanges", "read", "written", "sectors",
        "of fewest", "shared passes", "of fewest", "lanes", "atomics"}};
-  for (const KernelStatistics& kernel : kernels) rows.push_back(Row(kernel));
+  for (const KernelStatistics& kernel : kernels) {
+    rows.push_back(Row(kernel, Name(kernel, kernels)));
+  }
   std::vector<size_t> widths(rows[0].size());
   for (const auto& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());

@@ -85,6 +85,11 @@ class SlotTable {
   std::deque<Request> queue_;
 };
 
+// Lays the sequence's tokens first_position to end - 1 at the end of the batch, as a sequence of
+// it; wants_logits: of the last of them.
+void AppendToBatch(const std::vector<int>& sequence, int first_position, int end, bool wants_logits,
+                   Batch* batch);
+
 // The tokens of all slots in one flat batch, each slot a sequence of it, in the order of the step;
 // the logits of those that choose a token are wanted. sequences[request] are its tokens so far.
 Batch FlatBatch(const Step& step, const std::vector<std::vector<int>>& sequences);

@@ -187,10 +187,14 @@ void PagedKvCache::Fill(const Batch& batch, const std::vector<BlockSpan>& tables
 }
 // end::fill[]
 
-// tag::attend[]
-void PagedKvCache::Attend(const PassContext& pass, int layer) {
+void PagedKvCache::CheckAnnounced(const PassContext& pass) const {
   Check(planned_tokens_ == pass.batch.num_tokens, "KV cache: a pass of ", pass.batch.num_tokens,
         " tokens, but Begin announced ", planned_tokens_, "; call Begin before each pass");
+}
+
+// tag::attend[]
+void PagedKvCache::Attend(const PassContext& pass, int layer) {
+  CheckAnnounced(pass);
   const ModelConfig& config = pass.config;
   const bf16* qkv = pass.activations.Get(Buffer::kQkv);  // (tokens, qkv_size)
   StoreKvPagesRows rows;
@@ -226,9 +230,13 @@ void PagedKvCache::Attend(const PassContext& pass, int layer) {
   PagedAttention(shape_, batch, tensors,
                  pass.activations.Begin<void>(Buffer::kWorkspace, 1, pass.stream),
                  pass.activations.bytes(Buffer::kWorkspace), pass.stream);
-  if (layer + 1 == num_layers_) planned_tokens_ = 0;
+  LayerDone(layer);
 }
 // end::attend[]
+
+void PagedKvCache::LayerDone(int layer) {
+  if (layer + 1 == num_layers_) planned_tokens_ = 0;
+}
 
 LayerStage PagedAttend(PagedKvCache* cache) {
   return [cache](const PassContext& pass, int layer) { cache->Attend(pass, layer); };

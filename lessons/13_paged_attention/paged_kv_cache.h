@@ -47,6 +47,7 @@ class PagedKvCache {
   // stages that have a faster way without.
   PagedKvCache(const ModelConfig& config, const PassLimits& limits, int num_blocks, int block_size,
                bool batch_invariant = false);
+  virtual ~PagedKvCache() = default;
 
   // K and V of one block in all layers.
   static size_t BytesPerBlock(const ModelConfig& config, int block_size);
@@ -58,11 +59,11 @@ class PagedKvCache {
   // Queues one copy on `stream`, which must be the pass's. Throws Error, with nothing queued, for a
   // table that is too short or names a block that the pool has not, positions that do not follow
   // each other or reach beyond the limits, and for a block that two sequences would write to.
-  void Begin(const Batch& batch, const std::vector<BlockSpan>& tables, cudaStream_t stream);
+  virtual void Begin(const Batch& batch, const std::vector<BlockSpan>& tables, cudaStream_t stream);
 
   // The stage: stores K and V of the batch's tokens, then attends to all that the tables name.
   // Throws Error when Begin was not called for this pass.
-  void Attend(const PassContext& pass, int layer);
+  virtual void Attend(const PassContext& pass, int layer);
 
   // What Attend asks for of Buffer::kWorkspace in passes of these limits.
   static size_t WorkspaceBytes(const ModelConfig& config, const PassLimits& limits);
@@ -72,6 +73,16 @@ class PagedKvCache {
   bool batch_invariant() const { return batch_invariant_; }
   size_t bytes() const { return pool_.bytes(); }
   KvPages pages(int layer);
+
+ protected:
+  // Of the batch that Begin has announced, for another Attend over the same blocks.
+  int kv_len(int sequence) const { return sequence_kv_lens_.at(sequence); }  // after the pass
+  // On the device.
+  const int* block_table(int sequence) { return Device(tables_) + sequence_tables_.at(sequence); }
+  const int* token_slots() { return Device(slots_); }  // block * block_size + place in the block
+  // Throws Error unless the pass is the one that Begin has announced.
+  void CheckAnnounced(const PassContext& pass) const;
+  void LayerDone(int layer);  // after the last one, Begin must be called again
 
  private:
   // A list of ints of the pinned buffer, and of its copy on the device.

@@ -7,7 +7,10 @@
 #include "common/base/progress.h"
 #include "common/cuda/device.h"
 #include "lessons/11_sampling/logprobs.h"
+#include "lessons/12_continuous_batching/slots.h"
 #include "lessons/13_paged_attention/paged_kv_cache.h"
+#include "lessons/14_engine/gathered_kv_cache.h"
+#include "lessons/14_engine/slot_scheduler.h"
 
 namespace tinyvllm {
 namespace {
@@ -75,6 +78,29 @@ int BlocksByMemory(const ModelConfig& model, const EngineConfig& config) {
 }
 // end::blocks[]
 
+// The stage with another Linear for its products. `linear` must outlive it.
+LayerStage WithLinear(const LayerStage& stage, const Linear& linear) {
+  return [stage, &linear](const PassContext& pass, int layer) {
+    stage({pass.config, pass.weights, pass.limits, pass.batch, pass.rope_table, pass.activations,
+           linear, pass.stream},
+          layer);
+  };
+}
+
+// The pool, and the attention over it.
+std::unique_ptr<PagedKvCache> MakeCache(const ModelConfig& model, const PassLimits& limits,
+                                        const EngineConfig& config) {
+  const int blocks = config.num_gpu_blocks_override;
+  if (config.earlier.attention) {
+    using Layers = GatheredKvCache::Layers;
+    return std::make_unique<GatheredKvCache>(
+        model, limits, blocks, config.block_size,
+        config.earlier.paged_too ? Layers::kEven : Layers::kAll);
+  }
+  return std::make_unique<PagedKvCache>(model, limits, blocks, config.block_size,
+                                        config.batch_invariant);
+}
+
 bool Contains(const std::vector<int>& values, int value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
@@ -82,19 +108,18 @@ bool Contains(const std::vector<int>& values, int value) {
 }  // namespace
 
 Engine::Engine(const ModelConfig& model, const Weights& weights, const EngineConfig& config)
-    : model_(model), weights_(weights), config_(Checked(model, config)) {
+    : model_(model),
+      weights_(weights),
+      config_(Checked(model, config)),
+      own_tiles_(stream_.get(), GemmBackend::kTiled) {
   const PassLimits limits = LimitsOf(config_);
   const int rows = limits.max_logit_rows;
   sampler_ = std::make_unique<Sampler>(
       SamplerLimits{config_.max_num_seqs, rows, model.vocab_size, config_.max_model_len},
       stream_.get());
-  // The pool comes last, for it takes what is left: the stage asks for it when it runs.
-  Stages stages = PlainStages();
-  stages.attend = [this](const PassContext& pass, int layer) { cache_->Attend(pass, layer); };
-  stages.attend_workspace = PagedKvCache::WorkspaceBytes;
   // The simulator's cuBLAS sums in the order of our tiles anyway.
   const bool own_gemm = config_.batch_invariant && !IsSimulator();
-  pass_ = std::make_unique<ForwardPass>(model, weights, limits, stream_.get(), stages,
+  pass_ = std::make_unique<ForwardPass>(model, weights, limits, stream_.get(), ChooseStages(),
                                         own_gemm ? GemmBackend::kTiled : GemmBackend::kCublas);
   device_ints_ = DeviceBuffer<int>(size_t{1} * rows * (2 + kMaxLogprobs));
   device_floats_ = DeviceBuffer<float>(size_t{1} * rows * (1 + kMaxLogprobs));
@@ -103,9 +128,10 @@ Engine::Engine(const ModelConfig& model, const Weights& weights, const EngineCon
   if (config_.num_gpu_blocks_override == 0) {
     config_.num_gpu_blocks_override = BlocksByMemory(model, config_);
   }
-  cache_ = std::make_unique<PagedKvCache>(model, limits, config_.num_gpu_blocks_override,
-                                          config_.block_size, config_.batch_invariant);
-  scheduler_ = std::make_unique<Scheduler>(SchedulerConfigOf(config_));
+  cache_ = MakeCache(model, limits, config_);
+  scheduler_ = config_.earlier.slot_table
+                   ? std::make_unique<SlotScheduler>(SchedulerConfigOf(config_))
+                   : std::make_unique<Scheduler>(SchedulerConfigOf(config_));
 
   slots_.assign(config_.max_num_seqs, nullptr);
   outputs_.reserve(config_.max_num_seqs);
@@ -122,6 +148,25 @@ Engine::Engine(const ModelConfig& model, const Weights& weights, const EngineCon
 }
 
 Engine::~Engine() = default;
+
+// tag::stages[]
+// The cache itself comes last, for it takes what memory is left: the stage asks for it when it
+// runs.
+Stages Engine::ChooseStages() const {
+  Stages stages = PlainStages();
+  stages.attend = [this](const PassContext& pass, int layer) { cache_->Attend(pass, layer); };
+  stages.attend_workspace = PagedKvCache::WorkspaceBytes;
+  if (config_.earlier.attention) {
+    stages.attend_workspace = [this](const ModelConfig& model, const PassLimits& limits) {
+      return GatheredKvCache::WorkspaceBytes(model, limits, config_.block_size);
+    };
+  }
+  if (config_.earlier.matmul) {
+    stages.attention_output = WithLinear(stages.attention_output, own_tiles_);
+  }
+  return stages;
+}
+// end::stages[]
 
 size_t Engine::pool_bytes() const {
   return num_blocks() * PagedKvCache::BytesPerBlock(model_, config_.block_size);
@@ -252,8 +297,8 @@ void Engine::TakeSlots(const StepPlan& plan) {
 }
 
 // tag::batch[]
-// One flat batch of all parts: lesson 09's. Where each sequence's keys lie: lesson 13's. Of those
-// that have come to their end, the next token: lesson 11's.
+// One flat batch of all parts: lessons 09 and 12. Where each sequence's keys lie: lesson 13. Of
+// those that have come to their end, the next token: lesson 11.
 void Engine::BuildBatch(const StepPlan& plan) {
   batch_.token_ids.clear();
   batch_.positions.clear();
@@ -262,21 +307,12 @@ void Engine::BuildBatch(const StepPlan& plan) {
   tables_.clear();
   rows_.clear();
   for (const ScheduledSequence& part : plan.sequences) {
-    const Request& request = *slots_[part.slot];
-    const std::vector<int>& prompt = request.request.prompt_token_ids;
-    const int prompt_len = static_cast<int>(prompt.size());
     const int end = part.first_position + part.num_tokens;
-    for (int position = part.first_position; position < end; ++position) {
-      batch_.positions.push_back(position);
-      batch_.token_ids.push_back(position < prompt_len ? prompt[position]
-                                                       : request.generated[position - prompt_len]);
-    }
-    batch_.sequence_offsets.push_back(batch_.num_tokens());
+    AppendToBatch(scheduler_->tokens_in_slot(part.slot), part.first_position, end, part.samples,
+                  &batch_);
     const int num_blocks = (end + config_.block_size - 1) / config_.block_size;
     tables_.push_back({scheduler_->blocks_in_slot(part.slot).data(), num_blocks});
-    if (!part.samples) continue;
-    batch_.logit_rows.push_back(batch_.num_tokens() - 1);
-    rows_.push_back({part.slot, /*position=*/end});
+    if (part.samples) rows_.push_back({part.slot, /*position=*/end});
   }
 }
 // end::batch[]

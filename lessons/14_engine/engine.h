@@ -34,6 +34,16 @@ namespace tinyvllm {
 class PagedKvCache;
 struct BlockSpan;
 
+// Where the engine is to run the code of an earlier lesson, though a later one has something faster
+// in its place. The answers are the same. final asks for it where that code is the learner's
+// (--//:exercise); a check holds it against the engine as it is.
+struct EarlierLessons {
+  bool matmul = false;      // 06: the output projections by its tiles, other products as ever
+  bool attention = false;   // 07, 10: keys and values as in GatheredKvCache, in all layers;
+  bool paged_too = false;   //     or in those of even number, and the others as ever
+  bool slot_table = false;  // 12: it hands out the slots
+};
+
 // Names and meaning are vLLM's.
 struct EngineConfig {
   int max_num_seqs = 256;               // requests that run at a time
@@ -46,7 +56,8 @@ struct EngineConfig {
   // A request's tokens are bit for bit the same alone and in company, in chunks, put off or found
   // in the cache. Costs speed on a GPU; the simulator computes like this in any case.
   bool batch_invariant = false;
-  bool trace = false;  // measure the times of each step
+  bool trace = false;      // measure the times of each step
+  EarlierLessons earlier;  // not vLLM's
 };
 
 struct EngineRequest {
@@ -147,6 +158,7 @@ class Engine {
   };
 
   void Validate(const EngineRequest& request) const;
+  Stages ChooseStages() const;
 
   const StepPlan& Schedule();
   void Run(const StepPlan& plan);
@@ -165,6 +177,7 @@ class Engine {
   const Weights& weights_;
   EngineConfig config_;
   Stream stream_;
+  const Linear own_tiles_;  // of EarlierLessons
   std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<ForwardPass> pass_;
   std::unique_ptr<PagedKvCache> cache_;

@@ -160,11 +160,13 @@ void Scheduler::PutOffYoungest() {
 // end::room[]
 
 // tag::admit[]
-// Admits the first of those who wait, if there is a slot and room for all its tokens; and plans as
-// many of them as the budget allows.
+// Admits the first of those who wait and may run, if there is a slot and room for all its tokens;
+// and plans as many of them as the budget allows.
 bool Scheduler::TryToAdmit() {
-  if (waiting_.empty() || free_slots_.empty()) return false;
-  Request& request = waiting_.front();
+  const auto first = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [&](const Request& request) { return MayRun(request.number); });
+  if (first == waiting_.end() || free_slots_.empty()) return false;
+  Request& request = *first;
   if (request.remaining() == 0) return false;  // put off at its end: Finish is to come
   const Prefix prefix = FindPrefix(request);
   const int found = static_cast<int>(found_.size());
@@ -184,7 +186,7 @@ bool Scheduler::TryToAdmit() {
   request.slot = free_slots_.back();
   free_slots_.pop_back();
   slots_[request.slot] = &request;
-  running_.splice(running_.end(), waiting_, waiting_.begin());
+  running_.splice(running_.end(), waiting_, first);
   plan_.admitted.push_back(request.number);
   plan_.cached_tokens.push_back(request.num_computed);
   Run(&request, std::min(request.remaining(), budget_));

@@ -66,6 +66,7 @@ struct StepPlan {
 class Scheduler {
  public:
   explicit Scheduler(const SchedulerConfig& config);
+  virtual ~Scheduler() = default;
 
   // Throws Error, naming the field, for a configuration that no request could run with; so does the
   // constructor.
@@ -74,17 +75,18 @@ class Scheduler {
   // Returns the request's number, which counts from 0. With use_cached_prefix false, all of the
   // prompt is computed whatever is known. Throws Error for an empty prompt, for max_tokens below 1,
   // and for a prompt that can never fit the pool or the model; the others run on.
-  int Add(const std::vector<int>& prompt_token_ids, int max_tokens, bool use_cached_prefix = true);
+  virtual int Add(const std::vector<int>& prompt_token_ids, int max_tokens,
+                  bool use_cached_prefix = true);
 
   // Plans a step. Valid until the next call. Empty where every request only waits for a token that
   // is not known yet, or where there is none.
-  const StepPlan& Next();
+  virtual const StepPlan& Next();
 
   // The value of the request's first token that is not known yet.
   void Append(int request, int token_id);
 
   // It is done, or not wanted any more. Throws Error for a number that is not in use.
-  void Finish(int request);
+  virtual void Finish(int request);
 
   bool has_work() const { return !requests_.empty(); }
   bool Has(int request) const { return requests_.count(request) != 0; }
@@ -98,6 +100,8 @@ class Scheduler {
   // Its blocks, in the order of its tokens; none while it waits.
   const std::vector<int>& blocks(int request) const { return Get(request).blocks; }
   const std::vector<int>& blocks_in_slot(int slot) const { return slots_.at(slot)->blocks; }
+  // Its tokens, prompt and answer, as far as they are known.
+  const std::vector<int>& tokens_in_slot(int slot) const { return slots_.at(slot)->token_ids; }
 
   const SchedulerConfig& config() const { return config_; }
   const BlockPool& pool() const { return pool_; }
@@ -107,6 +111,10 @@ class Scheduler {
   // hold it, every request that runs has the blocks that it needs, and all of them came before all
   // that wait. For checks: takes as many steps as there are blocks.
   void CheckInvariants() const;
+
+ protected:
+  // Whether a request that waits may be admitted, as far as it is not for the scheduler to say.
+  virtual bool MayRun(int /*request*/) const { return true; }
 
  private:
   struct Request {

@@ -315,8 +315,9 @@ void MatmulFewTokens(const bf16* input, const bf16* weight, Out* output, int num
 template <typename Out>
 void MatmulTiled(const bf16* input, const bf16* weight, Out* output, int num_tokens,
                  int in_features, int out_features, cudaStream_t stream) {
-  const auto matmul = num_tokens <= kMaxFewTokens ? MatmulFewTokens<Out> : MatmulTiles<Out>;
-  matmul(input, weight, output, num_tokens, in_features, out_features, stream);
+  // Your turn: This is what the engine calls. Let it run your tiles, whatever the number of tokens;
+  // when the checks pass, try MatmulFewTokens here for up to kMaxFewTokens.
+  MatmulTiles(input, weight, output, num_tokens, in_features, out_features, stream);
 }
 
 // --- 3: cuBLAS

@@ -59,6 +59,13 @@ void SlotTable::Release(int slot) {
   slots_[slot].reset();
 }
 
+void AppendToBatch(const std::vector<int>& sequence, int first_position, int end, bool wants_logits,
+                   Batch* batch) {
+  // Your turn: Append the sequence's tokens first_position to end - 1, and their positions; where
+  // they end in the batch; and, if logits are wanted, the row of the last of them, whose logits
+  // decide the next token. lessons/09_forward_pass/batch.h draws the four arrays.
+}
+
 Batch FlatBatch(const Step& step, const std::vector<std::vector<int>>& sequences) {
   Batch batch;
   batch.sequence_offsets = {0};
@@ -67,9 +74,7 @@ Batch FlatBatch(const Step& step, const std::vector<std::vector<int>>& sequences
     const int end = work.first_position + work.num_tokens;
     Check(end <= static_cast<int>(sequence.size()), "request ", work.request, ": position ",
           end - 1, " is wanted of a sequence of ", sequence.size(), " tokens");
-    // Your turn: Append the sequence's tokens first_position to end - 1, and their positions; where
-    // they end in the batch; and, if the work chooses a token, the row of the last of them, whose
-    // logits decide it. lessons/09_forward_pass/batch.h draws the four arrays.
+    AppendToBatch(sequence, work.first_position, end, work.chooses_token, &batch);
   }
   return batch;
 }

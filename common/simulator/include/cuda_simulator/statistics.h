@@ -19,10 +19,11 @@
 
 namespace tinyvllm::simulator {
 
-// Of one kernel, over all its launches. An access is what a warp does at once: the n-th execution
-// of one instruction by each lane since the lanes last met.
+// Of one kernel, over all its launches from one file. An access is what a warp does at once: the
+// n-th execution of one instruction by each lane since the lanes last met.
 struct KernelStatistics {
   std::string kernel;  // as the launch spells it
+  std::string file;    // of the launch, from the workspace's root
   uint64_t launches = 0;
   uint64_t blocks = 0;
   uint64_t threads = 0;
