@@ -933,6 +933,15 @@ __global__ void __launch_bounds__(kTileThreads, kHeadDim == 128 ? 2 : 3)
   int visible[kThreadRows];
 #pragma unroll
   for (int r = 0; r < kThreadRows; ++r) visible[r] = shared.visible[first_row + r];
+  if (!has_rows) {  // TileWeights looks at these rows, too; nobody uses what it makes of them
+#pragma unroll
+    for (int r = 0; r < kThreadRows; ++r) {
+#pragma unroll
+      for (int j = 0; j < kThreadKeys; ++j) {
+        shared.weights[first_row + r][column + j * kTileWidth] = 0;
+      }
+    }
+  }
   float span_sums[kThreadRows][kColumns] = {};
   float row_sums[kThreadRows][kColumns] = {};
   Softmax span = EmptySoftmax(), whole = EmptySoftmax();  // of row threadIdx.x / 4
