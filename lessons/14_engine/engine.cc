@@ -314,6 +314,9 @@ void Engine::BuildBatch(const StepPlan& plan) {
     tables_.push_back({scheduler_->blocks_in_slot(part.slot).data(), num_blocks});
     if (part.samples) rows_.push_back({part.slot, /*position=*/end});
   }
+  Check(batch_.num_sequences() == static_cast<int>(plan.sequences.size()),
+        "step: ", plan.sequences.size(), " sequences are planned, but the batch holds ",
+        batch_.num_sequences(), "; AppendToBatch must lay them side by side");
 }
 // end::batch[]
 
