@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -128,6 +129,26 @@ int SendTwice(bool wait) {
   int both[2] = {};
   cudaMemcpy(both, device, sizeof(both), cudaMemcpyDeviceToHost);
   return both[0];
+}
+
+// The C library changes it, on behalf of the line that calls it.
+constexpr int kRefillLine = __LINE__ + 8;
+void Refill(bool wait) {
+  volatile size_t size = 8000;  // unknown to the compiler, which would write the bytes itself
+  const std::vector<char> numbers(size);
+  char* device = Device<char>(size);
+  char* host = Pinned<char>(size);
+  CUDA_CHECK(cudaMemcpyAsync(device, host, size, cudaMemcpyHostToDevice));
+  if (wait) CUDA_CHECK(cudaStreamSynchronize(nullptr));
+  std::memcpy(host, numbers.data(), size);
+  cudaDeviceSynchronize();
+}
+
+TEST(SimulatorHost, ChangesItThroughTheLibrary) {
+  ExpectContains(Report([] { Refill(false); }),
+                 {Line(kRefillLine) + " the host changes pinned memory",
+                  "wait for its stream before you change what it reads, or use a second buffer"});
+  ExpectSilent([] { Refill(true); });
 }
 
 TEST(SimulatorHost, ChangesWhatACopyHasNotRead) {

@@ -66,8 +66,8 @@ constexpr char kBarrierAdvice[] =
     "\n  more: docs/simulator.md#barriers";
 constexpr char kWarpAdvice[] =
     "\n  advice: the mask names exactly the lanes that get there: take the function out of the "
-    "`if`, or "
-    "give it the mask of __ballot_sync before the `if`"
+    "`if`, or out of the loop whose rounds differ; or give it the mask of __ballot_sync before the "
+    "`if`"
     "\n  more: docs/simulator.md#warps";
 
 std::string Count(int threads) {

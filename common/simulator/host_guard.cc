@@ -172,12 +172,14 @@ bool OnFault(const void* address, bool is_write, const void* place, bool in_kern
                "    %s%s was given to a stream, and has not run\n"
                "  missing between them: cudaStreamSynchronize, or cudaEventSynchronize of an event "
                "recorded after the copy\n"
-               "  advice: cudaMemcpyAsync only queues a copy; a copy back to the host is done when "
-               "something has waited for it\n"
+               "  advice: cudaMemcpyAsync only queues a copy; %s\n"
                "  more: docs/simulator.md#host-does-not-wait\n",
                line.c_str(), is_write ? "changes" : "reads",
                static_cast<size_t>(at - culprit.begin), culprit.will_write ? "write" : "read",
-               queued.empty() ? "" : (queued + ": ").c_str(), culprit.function);
+               queued.empty() ? "" : (queued + ": ").c_str(), culprit.function,
+               culprit.will_write
+                   ? "a copy back to the host is done when something has waited for it"
+                   : "wait for its stream before you change what it reads, or use a second buffer");
   return true;
 }
 

@@ -518,6 +518,8 @@ void MemoryCopied(const void* to, const void* from, size_t bytes) {
 }
 
 bool MemoryRead(const char* function, const CallPlace& asked, const void* begin, size_t bytes) {
+  // After an error it would be no news: the kernel that was to write them has been ended.
+  if (StickyError() != cudaSuccess) return true;
   const Region* region = DeviceRegion(begin, bytes);
   if (region == nullptr) return true;
   const size_t offset = reinterpret_cast<uintptr_t>(begin) - region->begin;

@@ -26,7 +26,8 @@ bool IsUsersCode(const char* file) {
   for (const char* part : {"common/simulator/include/", "/libsanitizer/"}) {
     if (std::strstr(file, part) != nullptr) return false;
   }
-  return std::strncmp(file, "/usr/", 5) != 0;
+  // Where the C library has line numbers, they are of paths like "../sysdeps/x86_64/memmove.S".
+  return std::strncmp(file, "/usr/", 5) != 0 && std::strncmp(file, "../", 3) != 0;
 }
 
 // libbacktrace calls it for the function at the address and for those it is inlined into, innermost
