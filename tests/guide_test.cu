@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -59,16 +60,27 @@ TEST(Guide, NamesTheMistakeThatGivesWhatCame) {
   EXPECT_NE(SquaresGive({1, 2, 3.01}).find("left as it is"), std::string::npos);
 }
 
+// What a test's buffer holds before anything is written to it.
+double Unwritten() {
+  float poison;
+  std::memset(&poison, 0xff, sizeof poison);
+  return poison;
+}
+
 TEST(Guide, SaysWhereToStart) {
-  const std::string failure = SquaresGive(std::vector<double>(3, NAN));
+  const std::string failure = SquaresGive(std::vector<double>(3, Unwritten()));
   EXPECT_NE(failure.find("likely cause  nothing was written yet: write Square in lessons/"),
             std::string::npos)
       << failure;
-  const std::string half = SquaresGive({1, 4, NAN});
-  EXPECT_NE(half.find("element 2 is NaN, so not written, or made of what was not"),
-            std::string::npos)
+  const std::string half = SquaresGive({1, 4, Unwritten()});
+  EXPECT_NE(half.find("element 2 was not written, or is made of what was not"), std::string::npos)
       << half;
   EXPECT_EQ(half.find("nothing was written"), std::string::npos) << half;
+  const std::string computed = SquaresGive({NAN, NAN, NAN});
+  EXPECT_NE(computed.find("likely cause  memory was read that nothing had written"),
+            std::string::npos)
+      << computed;
+  EXPECT_EQ(computed.find("nothing was written"), std::string::npos) << computed;
 
   const auto InPlace = [](const Values& got) {
     return FailureOf(

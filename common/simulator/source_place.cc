@@ -27,7 +27,7 @@ bool IsUsersCode(const char* file) {
     if (std::strstr(file, part) != nullptr) return false;
   }
   // Where the C library has line numbers, they are of paths like "../sysdeps/x86_64/memmove.S".
-  return std::strncmp(file, "/usr/", 5) != 0 && std::strncmp(file, "../", 3) != 0;
+  return std::strncmp(file, "/usr/", 5) != 0 && std::strstr(file, "../") == nullptr;
 }
 
 // libbacktrace calls it for the function at the address and for those it is inlined into, innermost

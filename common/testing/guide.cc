@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <sstream>
 
 #ifdef TINYVLLM_SIMULATOR
@@ -89,7 +91,13 @@ std::string Show(const Values& values, int row, size_t centre) {
   return text;
 }
 
-bool IsUnwritten(double number) { return std::isnan(number); }  // outputs are poisoned with NaN
+// Outputs are filled with ones before a run. As a bf16, an f32 or an f64 that is a NaN which no
+// arithmetic makes by itself: all bits are set, of its sign, exponent and first digits.
+bool IsUnwritten(double number) {
+  uint64_t bits;
+  std::memcpy(&bits, &number, sizeof bits);
+  return bits >> 45 == 0x7ffff;
+}
 
 // " and " + what is wrong about `got`, as a reader would say it.
 std::string Where(const Values& got, const Values& expected, size_t wrong) {
@@ -99,7 +107,10 @@ std::string Where(const Values& got, const Values& expected, size_t wrong) {
   if (got.size() == 1) return "";
   if (got.are_words() != expected.are_words()) return "";
   if (!got.are_words() && IsUnwritten(got.numbers()[wrong])) {
-    return StrCat(": element ", wrong, " is NaN, so not written, or made of what was not");
+    return StrCat(": element ", wrong, " was not written, or is made of what was not");
+  }
+  if (!got.are_words() && std::isnan(got.numbers()[wrong])) {
+    return StrCat(": element ", wrong, " is NaN");
   }
   return StrCat(": the first that is wrong is element ", wrong);
 }
@@ -182,6 +193,12 @@ testing::AssertionResult Guide::Compare(const std::function<Values()>& compute,
       wrong.size() == 0 ||
       (!wrong.are_words() && std::all_of(numbers.begin(), numbers.end(), IsUnwritten));
   if (nothing && !start_.empty()) return Failure(wanted, came, begin, section_);
+  if (!wrong.are_words() && at < wrong.size() && std::isnan(numbers[at])) {
+    return Failure(wanted, came,
+                   "memory was read that nothing had written, which is NaN here, or 0 was divided "
+                   "by 0; bazel test --config=check names the line that read it",
+                   section_);
+  }
   return Failure(wanted, came,
                  otherwise_.empty() ? "none of the usual ones: compute the first wrong element by "
                                       "hand, as the page does, and compare each step"
