@@ -117,7 +117,7 @@ Engine::Engine(const ModelConfig& model, const Weights& weights, const EngineCon
   sampler_ = std::make_unique<Sampler>(
       SamplerLimits{config_.max_num_seqs, rows, model.vocab_size, config_.max_model_len},
       stream_.get());
-  // The simulator's cuBLAS sums in the order of our tiles anyway.
+  // On the simulator a row of cuBLAS's product has the same bits in any batch anyway.
   const bool own_gemm = config_.batch_invariant && !IsSimulator();
   pass_ = std::make_unique<ForwardPass>(model, weights, limits, stream_.get(), ChooseStages(),
                                         own_gemm ? GemmBackend::kTiled : GemmBackend::kCublas);
