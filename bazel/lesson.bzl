@@ -152,6 +152,7 @@ def lesson_test(name, lesson, library, deps = [], data = [], size = "small", tag
     common = deps + [
         "//common/base",
         "//common/testing",
+        "//common/testing:expect_error",
         "//common/testing:guide",
         "@googletest//:gtest_main",
     ]

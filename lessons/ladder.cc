@@ -237,6 +237,7 @@ Ladder Climb(const std::vector<Rung>& rungs, const ModelConfig& config, const We
       try {
         generations = Measure(made.generator.get(), own, &result);
       } catch (const Error& error) {
+        log << "failed\n";
         throw Error(result.name, ": ", error.what());
       }
       result.kv_cache_bytes = made.kv_cache_bytes;

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "common/base/error.h"
+#include "common/testing/expect_error.h"
 #include "common/testing/guide.h"
 #include "lessons/09_forward_pass/model_config.h"
 #include "lessons/09_forward_pass/recompute_generator.h"
@@ -16,26 +17,6 @@
 
 namespace tinyvllm {
 namespace {
-
-template <typename Call>
-std::string ErrorOf(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return "";
-}
-
-#define EXPECT_ERROR(call, ...)                                                              \
-  do {                                                                                       \
-    const std::string message = ErrorOf([&] { call; });                                      \
-    for (const char* part : {__VA_ARGS__}) {                                                 \
-      EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message; \
-    }                                                                                        \
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;                             \
-  } while (false)
 
 ModelConfig ConfigWith(const nlohmann::json& changes) {
   TinyCheckpoint checkpoint;
@@ -57,13 +38,6 @@ PassLimits Limits(int tokens, int sequences = 4, int logit_rows = 8) {
   limits.max_logit_rows = logit_rows;
   return limits;
 }
-
-struct Model {
-  explicit Model(const std::string& folder)
-      : config(ModelConfig::FromFolder(folder)), weights(Checkpoint(folder), config) {}
-  ModelConfig config;
-  Weights weights;
-};
 
 // --- First steps: the loop alone, with stages that compute nothing and tell that they were called.
 

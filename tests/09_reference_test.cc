@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "common/base/data_path.h"
-#include "lessons/01_safetensors/checkpoint.h"
 #include "lessons/09_forward_pass/recompute_generator.h"
 #include "tests/reference.h"
+#include "tests/tiny_checkpoint.h"
 
 namespace tinyvllm {
 namespace {
@@ -32,14 +32,6 @@ const Case kCases[] = {
      "tests/fixtures/models/no_scaling/expected.safetensors"},
     {"wide_heads", "tests/fixtures/models/wide_heads",
      "tests/fixtures/models/wide_heads/expected.safetensors"},
-};
-
-struct Model {
-  explicit Model(const std::string& folder)
-      : config(ModelConfig::FromFolder(DataPath(folder))),
-        weights(Checkpoint(DataPath(folder)), config) {}
-  ModelConfig config;
-  Weights weights;
 };
 
 PassLimits LimitsFor(size_t tokens, int positions) {
@@ -75,7 +67,7 @@ class Reference : public testing::TestWithParam<Case> {};
 
 TEST_P(Reference, LogitsAreAsCloseAsTransformersOwn) {
   const Fixture fixture(GetParam().fixture);
-  const Model model(GetParam().model);
+  const Model model(DataPath(GetParam().model));
   const std::vector<int> ids = fixture.Ints("token_ids");
   const std::vector<double> ours =
       LogitsOf(model, ids, UpTo(ids.size()), fixture.Ints("logit_positions"));
@@ -86,7 +78,7 @@ TEST_P(Reference, LogitsAreAsCloseAsTransformersOwn) {
 TEST_P(Reference, LogitsAtFarPositionsAre) {
   const Fixture fixture(GetParam().fixture);
   if (!fixture.Has("far.token_ids")) return;  // the random models have it
-  const Model model(GetParam().model);
+  const Model model(DataPath(GetParam().model));
   const std::vector<double> ours =
       LogitsOf(model, fixture.Ints("far.token_ids"), fixture.Ints("far.positions"), UpTo(4));
   ExpectLogitsCloseTo(ours, fixture.Values("far.logits.f32"), fixture.Values("far.logits.bf16"),
@@ -96,7 +88,7 @@ TEST_P(Reference, LogitsAtFarPositionsAre) {
 // Teacher-forced: whatever came before, the next token is the truth's where the truth is sure.
 TEST_P(Reference, GreedyTokensAreEqualWhereTheTruthIsSure) {
   const Fixture fixture(GetParam().fixture);
-  const Model model(GetParam().model);
+  const Model model(DataPath(GetParam().model));
   std::vector<int> ids = fixture.Ints("token_ids");
   const std::vector<int> generated = fixture.Ints("generated.f32");
   const std::vector<double> gap = fixture.Values("generated.gap");
@@ -119,7 +111,7 @@ TEST_P(Reference, GreedyTokensAreEqualWhereTheTruthIsSure) {
 
 TEST_P(Reference, FreeRunningTextIsTransformersText) {
   const Fixture fixture(GetParam().fixture);
-  const Model model(GetParam().model);
+  const Model model(DataPath(GetParam().model));
   std::vector<int> expected = fixture.Ints("generated.f32");
   const std::vector<double> gap = fixture.Values("generated.gap");
   const std::vector<double> error = fixture.Values("generated.bf16_max_error");

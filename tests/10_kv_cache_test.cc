@@ -10,6 +10,7 @@
 #include "common/base/data_path.h"
 #include "common/base/error.h"
 #include "common/cuda/device.h"
+#include "common/testing/expect_error.h"
 #include "common/testing/guide.h"
 #include "common/testing/random.h"
 #include "common/testing/tolerance.h"
@@ -18,29 +19,10 @@
 #include "lessons/10_kv_cache/kv_cache_generator.h"
 #include "tests/reference.h"
 #include "tests/tiny_checkpoint.h"
+#include "tests/tiny_passes.h"
 
 namespace tinyvllm {
 namespace {
-
-template <typename Call>
-std::string ErrorOf(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return "";
-}
-
-#define EXPECT_ERROR(call, ...)                                                              \
-  do {                                                                                       \
-    const std::string message = ErrorOf([&] { call; });                                      \
-    for (const char* part : {__VA_ARGS__}) {                                                 \
-      EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message; \
-    }                                                                                        \
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;                             \
-  } while (false)
 
 // --- First steps: both versions on a cache that one can see whole.
 
@@ -412,22 +394,6 @@ TEST_P(StoreKvTest, CountsBeyond31Bits) {
 
 // --- the cache
 
-struct Model {
-  explicit Model(const std::string& folder)
-      : config(ModelConfig::FromFolder(folder)), weights(Checkpoint(folder), config) {}
-  ModelConfig config;
-  Weights weights;
-};
-
-PassLimits Limits(int tokens = 64, int slots = 4, int max_len = 64) {
-  PassLimits limits;
-  limits.max_tokens = tokens;
-  limits.max_sequences = slots;
-  limits.max_sequence_len = max_len;
-  limits.max_logit_rows = tokens;
-  return limits;
-}
-
 // A pass over a cache, and what it says of every token it is given.
 class CachedPass {
  public:
@@ -443,18 +409,9 @@ class CachedPass {
 
   // (tokens, vocab_size)
   std::vector<float> Run(const std::vector<Part>& parts) {
-    Batch batch;
-    batch.sequence_offsets = {0};
+    const Batch batch = BatchOf(parts);
     std::vector<int> slots;
-    for (const Part& part : parts) {
-      slots.push_back(part.slot);
-      for (size_t i = 0; i < part.token_ids.size(); ++i) {
-        batch.logit_rows.push_back(batch.num_tokens());
-        batch.token_ids.push_back(part.token_ids[i]);
-        batch.positions.push_back(part.first_position + static_cast<int>(i));
-      }
-      batch.sequence_offsets.push_back(batch.num_tokens());
-    }
+    for (const Part& part : parts) slots.push_back(part.slot);
     cache.Begin(batch, slots, stream_.get());
     pass_.Run(batch);
     return pass_.LogitsToHost();
@@ -480,17 +437,6 @@ class CachedPass {
   ForwardPass pass_;
 };
 
-// Lesson 09, everything in one pass. (tokens, vocab_size)
-std::vector<float> Uncached(const Model& model, const std::vector<int>& token_ids) {
-  const Stream stream;
-  const int length = static_cast<int>(token_ids.size());
-  ForwardPass pass(model.config, model.weights, Limits(length, 1, length), stream.get());
-  Batch batch = Batch::WholeSequence(token_ids);
-  batch.logit_rows = batch.positions;
-  pass.Run(batch);
-  return pass.LogitsToHost();
-}
-
 // The simulator sums in one order, whatever the batch: bit for bit the same. On a GPU, cuBLAS
 // chooses another kernel for another number of rows; 0.02 is what lesson 09 allows these models.
 void ExpectSameLogits(const std::vector<float>& actual, const std::vector<float>& expected) {
@@ -502,20 +448,6 @@ void ExpectSameLogits(const std::vector<float>& actual, const std::vector<float>
       ASSERT_NEAR(actual[i], expected[i], 0.02) << "element " << i;
     }
   }
-}
-
-// Rows [begin, end) of (rows, vocab_size).
-std::vector<float> Rows(const Model& model, const std::vector<float>& logits, int begin, int end) {
-  const int width = model.config.vocab_size;
-  return {logits.begin() + begin * width, logits.begin() + end * width};
-}
-
-std::vector<int> Slice(const std::vector<int>& values, size_t begin, size_t end) {
-  return {values.begin() + begin, values.begin() + end};
-}
-
-void Append(const std::vector<float>& more, std::vector<float>* logits) {
-  logits->insert(logits->end(), more.begin(), more.end());
 }
 
 // Checkpoints that differ in what the cache depends on: heads, head_dim, layers.

@@ -10,6 +10,7 @@
 #include "common/base/data_path.h"
 #include "common/base/error.h"
 #include "common/cuda/device.h"
+#include "common/testing/expect_error.h"
 #include "common/testing/random.h"
 #include "lessons/02_tokenizer/chat.h"
 #include "lessons/02_tokenizer/tokenizer.h"
@@ -21,26 +22,6 @@
 
 namespace tinyvllm {
 namespace {
-
-template <typename Call>
-std::string ErrorOf(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return "";
-}
-
-#define EXPECT_ERROR(call, ...)                                                              \
-  do {                                                                                       \
-    const std::string message = ErrorOf([&] { call; });                                      \
-    for (const char* part : {__VA_ARGS__}) {                                                 \
-      EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message; \
-    }                                                                                        \
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;                             \
-  } while (false)
 
 constexpr Refill kBothWays[] = {Refill::kWhenAllAreFree, Refill::kAtOnce};
 
@@ -283,13 +264,6 @@ TEST(Timeline, TheRulersNumbersEndOverTheirColumns) {
 }
 
 // --- the generators
-
-struct Model {
-  explicit Model(const std::string& folder)
-      : config(ModelConfig::FromFolder(folder)), weights(Checkpoint(folder), config) {}
-  ModelConfig config;
-  Weights weights;
-};
 
 // On a GPU, cuBLAS sums in another order for another number of rows; lesson 06's tiles do not.
 GemmBackend Invariant() { return IsSimulator() ? GemmBackend::kCublas : GemmBackend::kTiled; }

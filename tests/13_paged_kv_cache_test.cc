@@ -12,6 +12,7 @@
 #include "common/base/data_path.h"
 #include "common/base/error.h"
 #include "common/cuda/device.h"
+#include "common/testing/expect_error.h"
 #include "common/testing/random.h"
 #include "common/testing/tolerance.h"
 #include "lessons/10_kv_cache/kv_cache_generator.h"
@@ -20,6 +21,7 @@
 #include "lessons/13_paged_attention/paged_kv_cache.h"
 #include "tests/reference.h"
 #include "tests/tiny_checkpoint.h"
+#include "tests/tiny_passes.h"
 
 // --- counting allocations of this thread
 
@@ -37,42 +39,6 @@ thread_local int allocations = 0;
 
 namespace tinyvllm {
 namespace {
-
-template <typename Call>
-std::string ErrorOf(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return "";
-}
-
-#define EXPECT_ERROR(call, ...)                                                              \
-  do {                                                                                       \
-    const std::string message = ErrorOf([&] { call; });                                      \
-    for (const char* part : {__VA_ARGS__}) {                                                 \
-      EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message; \
-    }                                                                                        \
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;                             \
-  } while (false)
-
-struct Model {
-  explicit Model(const std::string& folder)
-      : config(ModelConfig::FromFolder(folder)), weights(Checkpoint(folder), config) {}
-  ModelConfig config;
-  Weights weights;
-};
-
-PassLimits Limits(int tokens = 64, int sequences = 4, int max_len = 64) {
-  PassLimits limits;
-  limits.max_tokens = tokens;
-  limits.max_sequences = sequences;
-  limits.max_sequence_len = max_len;
-  limits.max_logit_rows = tokens;
-  return limits;
-}
 
 // One order of sums whatever the batch: the simulator's cuBLAS keeps to it, a GPU's does not, but
 // lesson 06's own matrix product does.
@@ -96,17 +62,10 @@ class PagedPass {
 
   // (tokens, vocab_size)
   std::vector<float> Run(const std::vector<Part>& parts) {
-    Batch batch;
-    batch.sequence_offsets = {0};
+    const Batch batch = BatchOf(parts);
     std::vector<BlockSpan> tables;
     for (const Part& part : parts) {
       tables.push_back({part.blocks.data(), static_cast<int>(part.blocks.size())});
-      for (size_t i = 0; i < part.token_ids.size(); ++i) {
-        batch.logit_rows.push_back(batch.num_tokens());
-        batch.token_ids.push_back(part.token_ids[i]);
-        batch.positions.push_back(part.first_position + static_cast<int>(i));
-      }
-      batch.sequence_offsets.push_back(batch.num_tokens());
     }
     cache.Begin(batch, tables, stream_.get());
     pass_.Run(batch);
@@ -133,17 +92,6 @@ class PagedPass {
   ForwardPass pass_;
 };
 
-// Lesson 09, everything in one pass. (tokens, vocab_size)
-std::vector<float> Uncached(const Model& model, const std::vector<int>& token_ids) {
-  const Stream stream;
-  const int length = static_cast<int>(token_ids.size());
-  ForwardPass pass(model.config, model.weights, Limits(length, 1, length), stream.get());
-  Batch batch = Batch::WholeSequence(token_ids);
-  batch.logit_rows = batch.positions;
-  pass.Run(batch);
-  return pass.LogitsToHost();
-}
-
 // Another order of summation than lesson 07's: what lesson 09's checks allow these models.
 constexpr double kLogitError = 0.02;
 
@@ -152,19 +100,6 @@ void ExpectCloseLogits(const std::vector<float>& actual, const std::vector<float
   for (size_t i = 0; i < actual.size(); ++i) {
     ASSERT_NEAR(actual[i], expected[i], kLogitError) << "element " << i;
   }
-}
-
-std::vector<float> Rows(const Model& model, const std::vector<float>& logits, int begin, int end) {
-  const int width = model.config.vocab_size;
-  return {logits.begin() + begin * width, logits.begin() + end * width};
-}
-
-std::vector<int> Slice(const std::vector<int>& values, size_t begin, size_t end) {
-  return {values.begin() + begin, values.begin() + end};
-}
-
-void Append(const std::vector<float>& more, std::vector<float>* logits) {
-  logits->insert(logits->end(), more.begin(), more.end());
 }
 
 std::vector<int> RandomBlocks(Random& random, int num_blocks) {

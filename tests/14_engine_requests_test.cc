@@ -13,6 +13,7 @@
 #include "common/base/data_path.h"
 #include "common/base/error.h"
 #include "common/cuda/device.h"
+#include "common/testing/expect_error.h"
 #include "common/testing/random.h"
 #include "lessons/09_forward_pass/recompute_generator.h"
 #include "lessons/10_kv_cache/kv_cache_generator.h"
@@ -37,33 +38,6 @@ WHOLE void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace tinyvllm {
 namespace {
-
-template <typename Call>
-std::string ErrorOf(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return "";
-}
-
-#define EXPECT_ERROR(call, ...)                                                              \
-  do {                                                                                       \
-    const std::string message = ErrorOf([&] { call; });                                      \
-    for (const char* part : {__VA_ARGS__}) {                                                 \
-      EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message; \
-    }                                                                                        \
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;                             \
-  } while (false)
-
-struct Model {
-  explicit Model(const std::string& folder)
-      : config(ModelConfig::FromFolder(folder)), weights(Checkpoint(folder), config) {}
-  ModelConfig config;
-  Weights weights;
-};
 
 // Two layers, a vocabulary of 50, 256 positions.
 TinyCheckpoint SmallCheckpoint(uint64_t seed = 3, nlohmann::json changes = {}) {

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "common/base/error.h"
+#include "common/testing/expect_error.h"
 #include "common/testing/random.h"
 #include "lessons/14_engine/prefix_cache.h"
 #include "lessons/14_engine/scheduler.h"
@@ -31,26 +32,6 @@ WHOLE void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace tinyvllm {
 namespace {
-
-template <typename Call>
-std::string ErrorOf(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return "";
-}
-
-#define EXPECT_ERROR(call, ...)                                                              \
-  do {                                                                                       \
-    const std::string message = ErrorOf([&] { call; });                                      \
-    for (const char* part : {__VA_ARGS__}) {                                                 \
-      EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message; \
-    }                                                                                        \
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;                             \
-  } while (false)
 
 // --- the prefix cache
 

@@ -16,6 +16,7 @@
 #include "common/base/quote.h"
 #include "common/base/run_main.h"
 #include "common/base/text_table.h"
+#include "common/testing/expect_error.h"
 
 namespace tinyvllm {
 namespace {
@@ -27,17 +28,6 @@ std::string TempFile(const std::string& name, const std::string& content) {
 }
 
 // The message of the Error that `call` throws; a failure when it throws none.
-template <typename Call>
-std::string ErrorOf(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return "";
-}
-
 TEST(Error, JoinsItsParts) {
   EXPECT_EQ(ErrorOf([] { Check(1 > 2, "tensor ", "w", ": ", 3, " rows, expected ", 4); }),
             "tensor w: 3 rows, expected 4");

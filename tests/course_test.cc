@@ -11,6 +11,7 @@
 #include "common/base/error.h"
 #include "common/base/mapped_file.h"
 #include "common/base/text_table.h"
+#include "common/testing/expect_error.h"
 #include "lessons/board.h"
 #include "lessons/course.h"
 #include "lessons/hints.h"
@@ -21,17 +22,6 @@ namespace tinyvllm {
 namespace {
 
 namespace fs = std::filesystem;
-
-template <typename Call>
-std::string ErrorOf(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return "";
-}
 
 // --- names
 

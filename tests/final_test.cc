@@ -1,11 +1,8 @@
 // Checks of final from outside: what a user types, what comes back, and the exit status.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -15,6 +12,7 @@
 #include "common/base/data_path.h"
 #include "common/base/mapped_file.h"
 #include "common/base/model_presets.h"
+#include "common/testing/run_command.h"
 #include "final/plan.h"
 
 namespace tinyvllm {
@@ -22,26 +20,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Outcome {
-  int status = -1;
-  std::string output;  // standard output
-  std::string errors;  // standard error
-};
-
 // `arguments` as a shell reads them.
 Outcome Final(const std::string& arguments) {
-  const std::string errors = testing::TempDir() + "errors";
-  const std::string command = DataPath("final/final") + " " + arguments + " 2>" + errors;
-  FILE* pipe = popen(command.c_str(), "r");
-  Outcome outcome;
-  std::array<char, 4096> chunk;
-  for (size_t n; (n = fread(chunk.data(), 1, chunk.size(), pipe)) > 0;) {
-    outcome.output.append(chunk.data(), n);
-  }
-  const int status = pclose(pipe);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-  outcome.errors = ReadTextFile(errors);
-  return outcome;
+  return RunCommand(DataPath("final/final") + " " + arguments);
 }
 
 std::string TempFile(const std::string& name, const std::string& content) {

@@ -2,10 +2,7 @@
 #include "lessons/ladder.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -18,7 +15,8 @@
 #include "common/base/mapped_file.h"
 #include "common/base/text_table.h"
 #include "common/cuda/buffer.h"
-#include "lessons/01_safetensors/checkpoint.h"
+#include "common/testing/expect_error.h"
+#include "common/testing/run_command.h"
 #include "lessons/06_matmul/matmul.h"
 #include "lessons/ladder_report.h"
 #include "tests/tiny_checkpoint.h"
@@ -58,12 +56,6 @@ TEST(DeviceMemory, DoesNotCountWhatCannotBeTaken) {
 
 // --- the climb
 
-struct TinyModel {
-  const std::string folder = TinyCheckpoint(5).Write("ladder");
-  const ModelConfig config = ModelConfig::FromFolder(folder);
-  const Weights weights{Checkpoint(folder), config};
-};
-
 // Prompts of 1 to 8 tokens, answers of 3 to 15: no two slots are free at the same time.
 std::vector<GenerationRequest> TinyRequests() {
   std::vector<GenerationRequest> requests(7);
@@ -88,7 +80,7 @@ LadderOptions TinyOptions() {
 }
 
 TEST(Climb, EveryGeneratorOfTheCourseGivesTheSameTokens) {
-  const TinyModel model;
+  const Model model(TinyCheckpoint(5).Write("ladder"));
   std::ostringstream log;
   const Ladder ladder =
       Climb(LadderRungs(), model.config, model.weights, TinyRequests(), TinyOptions(), log);
@@ -179,7 +171,7 @@ Rung Fake(const std::string& name, int wrong_request = -1, int wrong_token = -1,
 }
 
 Ladder ClimbFakes(const std::vector<Rung>& rungs, LadderOptions options = {}) {
-  const TinyModel model;
+  const Model model(TinyCheckpoint(5).Write("ladder"));
   std::ostringstream log;
   return Climb(rungs, model.config, model.weights, TinyRequests(), options, log);
 }
@@ -223,16 +215,6 @@ TEST(Climb, GivesASlowRungTheFirstRequestsAlone) {
   EXPECT_EQ(ladder.rungs[3].parting->from, "slow");
   EXPECT_NE(LadderNotes(ladder).find("slow is slow: it answered 2 of the 7 prompts.\n"),
             std::string::npos);
-}
-
-template <typename Call>
-std::string ErrorOf(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(no error)";
 }
 
 TEST(Climb, NamesTheRungThatFails) {
@@ -379,27 +361,6 @@ TEST(Report, Svg) {
 }
 
 // --- the programs
-
-struct Outcome {
-  int status = -1;
-  std::string output;
-  std::string errors;
-};
-
-// `command` as a shell reads it.
-Outcome RunCommand(const std::string& command) {
-  const std::string errors = testing::TempDir() + "errors";
-  FILE* pipe = popen((command + " 2>" + errors).c_str(), "r");
-  Outcome outcome;
-  std::array<char, 4096> chunk;
-  for (size_t n; (n = fread(chunk.data(), 1, chunk.size(), pipe)) > 0;) {
-    outcome.output.append(chunk.data(), n);
-  }
-  const int status = pclose(pipe);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-  outcome.errors = ReadTextFile(errors);
-  return outcome;
-}
 
 TEST(LadderProgram, RunsTheBundledModel) {
   const std::string svg = testing::TempDir() + "ladder.svg";

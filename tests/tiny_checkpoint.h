@@ -1,5 +1,7 @@
 // A checkpoint of a few kilobytes with random weights, written to a temporary folder, for checks
-// that bend one thing in it.
+// that bend one thing in it; and a checkpoint loaded.
+//
+//   const Model model(TinyCheckpoint(3, {{"head_dim", 64}}).Write("some_name"));
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,8 +15,11 @@
 #include <vector>
 
 #include "common/testing/random.h"
+#include "lessons/01_safetensors/checkpoint.h"
 #include "lessons/01_safetensors/header.h"
 #include "lessons/01_safetensors/llama_tensors.h"
+#include "lessons/09_forward_pass/model_config.h"
+#include "lessons/09_forward_pass/weights.h"
 
 namespace tinyvllm {
 
@@ -90,6 +95,13 @@ struct TinyCheckpoint {
     if (exponent <= 0) return sign;
     return static_cast<uint16_t>(sign | exponent << 10 | ((bits >> 13) & 0x3ff));
   }
+};
+
+struct Model {
+  explicit Model(const std::string& folder)
+      : config(ModelConfig::FromFolder(folder)), weights(Checkpoint(folder), config) {}
+  const ModelConfig config;
+  const Weights weights;
 };
 
 }  // namespace tinyvllm
