@@ -18,6 +18,7 @@
 #include "common/base/data_path.h"
 #include "common/base/error.h"
 #include "common/base/mapped_file.h"
+#include "common/testing/guide.h"
 #include "common/testing/random.h"
 #include "lessons/02_tokenizer/added_tokens.h"
 #include "lessons/02_tokenizer/bpe.h"
@@ -127,6 +128,163 @@ Json SmallTokenizer(const std::vector<std::string>& merges, bool ignore_merges =
         {"merges", merges}}},
   };
 }
+
+// --- First steps: one step of merging, with the rules of the page's banana bandana.
+
+const std::vector<std::string> kPieces = {"a", "b", "c", "n", "an", "ban", "ana"};
+constexpr int kRules[][3] = {{0, 3, 4}, {1, 4, 5}, {4, 0, 6}};  // left, right, joined
+
+int PieceId(const std::string& piece) {
+  return static_cast<int>(std::find(kPieces.begin(), kPieces.end(), piece) - kPieces.begin());
+}
+
+std::vector<std::string> PiecesOf(const Ids& ids) {
+  std::vector<std::string> pieces;
+  for (int id : ids) {
+    const bool known = id >= 0 && id < static_cast<int>(kPieces.size());
+    pieces.push_back(known ? kPieces[id] : "id " + std::to_string(id));
+  }
+  return pieces;
+}
+
+testing::AssertionResult CheckStep(const std::vector<std::string>& pieces, bool first = false) {
+  MergeTable merges;
+  for (const auto& [left, right, joined] : kRules) merges.Add(left, right, joined);
+  Ids ids;
+  for (const std::string& piece : pieces) ids.push_back(PieceId(piece));
+
+  // All places where a rule joins two neighbours, from left to right.
+  struct Place {
+    size_t at;
+    MergeTable::Rule rule;
+  };
+  const auto Places = [&](const Ids& of, bool swapped) {
+    std::vector<Place> places;
+    for (size_t i = 0; i + 1 < of.size(); ++i) {
+      const MergeTable::Rule* rule =
+          swapped ? merges.Find(of[i + 1], of[i]) : merges.Find(of[i], of[i + 1]);
+      if (rule != nullptr) places.push_back({i, *rule});
+    }
+    return places;
+  };
+  const auto Before = [](const Place& a, const Place& b) { return a.rule.rank < b.rule.rank; };
+  const auto Joined = [](Ids of, size_t at, int id) {
+    of[at] = id;
+    of.erase(of.begin() + at + 1);
+    return of;
+  };
+  const std::vector<Place> places = Places(ids, false), swapped = Places(ids, true);
+
+  Guide guide("docs/02_tokenizer.md#merges");
+  guide.Input("pieces", pieces)
+      .Input("rules",
+             std::vector<std::string>{"0: a + n = an", "1: b + an = ban", "2: an + a = ana"});
+  Ids expected = ids;
+  if (!places.empty()) {
+    const Place best = *std::min_element(places.begin(), places.end(), Before);
+    const Place highest = *std::max_element(places.begin(), places.end(), Before);
+    Place last = best;
+    for (const Place& place : places) {
+      if (place.rule.rank == best.rule.rank) last = place;
+    }
+    expected = Joined(ids, best.at, best.rule.merged);
+    Ids kept = ids, lost = ids, both = ids, all = ids, every = ids;
+    kept[best.at] = best.rule.merged;
+    lost.erase(lost.begin() + best.at);
+    both.erase(both.begin() + best.at, both.begin() + best.at + 2);
+    for (size_t i = 0; i + 1 < every.size(); ++i) {
+      const MergeTable::Rule* rule = merges.Find(every[i], every[i + 1]);
+      if (rule != nullptr && rule->rank == best.rule.rank) every = Joined(every, i, rule->merged);
+    }
+    for (std::vector<Place> left = places; !left.empty(); left = Places(all, false)) {
+      const Place next = *std::min_element(left.begin(), left.end(), Before);
+      all = Joined(all, next.at, next.rule.merged);
+    }
+    const auto Mistake = [&](const char* cause, const Ids& gives) {
+      guide.Mistake(cause, PiecesOf(gives));
+    };
+    Mistake(
+        "the leftmost pair with a rule was joined; the one whose rule has the lowest rank goes "
+        "first, wherever it stands",
+        Joined(ids, places.front().at, places.front().rule.merged));
+    Mistake(
+        "the pair whose rule has the highest rank was joined; the lowest was found first, when "
+        "the rules were learned, and goes first",
+        Joined(ids, highest.at, highest.rule.merged));
+    Mistake(
+        "of the pairs with the lowest rank, the last one was joined; it is the leftmost that "
+        "goes first, so an equal rank later on is not better",
+        Joined(ids, last.at, last.rule.merged));
+    Mistake(
+        "the last pair that has a rule was joined; the one whose rule has the lowest rank goes "
+        "first, wherever it stands",
+        Joined(ids, places.back().at, places.back().rule.merged));
+    Mistake("all pairs with this rule were joined; one step joins one pair", every);
+    Mistake("all steps were done; one call does one step", all);
+    Mistake("the joined piece took the place of the left one, but the right one is still there",
+            kept);
+    Mistake(
+        "the left piece is gone, and the joined one is not there; the one to take out is the right "
+        "one",
+        lost);
+    Mistake("both pieces are gone, and the joined one did not come", both);
+    Mistake("the rank was written where the joined piece belongs: a rule has `rank` and `merged`",
+            Joined(ids, best.at, best.rule.rank));
+    Ids behind = both;
+    behind.push_back(best.rule.merged);
+    Mistake("the joined piece was put at the end; it belongs where the two were", behind);
+    if (first) {
+      guide.Start(
+          "write MergeOnce in lessons/02_tokenizer/exercise/bpe.cc: begin with a walk over "
+          "all pairs of neighbours that asks merges.Find for each, and join the first that "
+          "has a rule",
+          pieces);
+    } else {
+      Mistake(
+          "no pair was joined: of n pieces there are n - 1 pairs, the first begins at 0 and the "
+          "last at n - 2",
+          ids);
+    }
+  }
+  if (!swapped.empty()) {
+    const Place best = *std::min_element(swapped.begin(), swapped.end(), Before);
+    guide.Mistake("Find was asked for the right piece first; a rule says which comes left",
+                  PiecesOf(Joined(ids, best.at, best.rule.merged)));
+  }
+  return guide.WhenRefused("what MergeOnce returns: true when it has joined two pieces, else false")
+      .Otherwise(
+          "make a table with a row for each pair: where it is, its two pieces, and the rank "
+          "of its rule, or a dash. Which row wins?")
+      .Compare(
+          [&] {
+            Ids after = ids;
+            const bool joined = MergeOnce(merges, &after);
+            if (joined && after == ids) {
+              throw Error("MergeOnce returned true, though it joined nothing");
+            }
+            if (!joined && after != ids) {
+              throw Error("MergeOnce returned false, though it changed the pieces");
+            }
+            return PiecesOf(after);
+          },
+          PiecesOf(expected));
+}
+
+TEST(MergeFirstSteps, OnePairHasARule) {
+  EXPECT_TRUE(CheckStep({"c", "a", "b", "a", "n", "a"}, /*first=*/true));
+}
+
+TEST(MergeFirstSteps, TheLowestRankGoesFirst) {
+  EXPECT_TRUE(CheckStep({"b", "an", "a", "n", "an", "a"}));
+}
+
+TEST(MergeFirstSteps, OfEqualRanksTheLeftmost) {
+  EXPECT_TRUE(CheckStep({"n", "a", "n", "a", "n"}));
+}
+
+TEST(MergeFirstSteps, TwoPieces) { EXPECT_TRUE(CheckStep({"a", "n"})); }
+
+TEST(MergeFirstSteps, NoPairHasARule) { EXPECT_TRUE(CheckStep({"n", "a", "b"})); }
 
 // --- UTF-8 and the alphabet
 
