@@ -139,6 +139,30 @@ TEST(SimulatorCheck, SharedMemoryByOneElement) {
   ExpectSilent([] { StaticKernel<<<2, 32>>>(Fresh<float>(64), 0); });
 }
 
+// Outside functions, where no thread comes past the declaration.
+__shared__ float outside[32];
+
+constexpr int kOutsideLine = __LINE__ + 5;
+__global__ void OutsideKernel(float* out, int shift) {
+  __shared__ float inside[32];
+  inside[threadIdx.x] = 1.0f;
+  float* mine = outside + threadIdx.x;
+  mine[shift] = 1.0f;
+  __syncthreads();
+  out[threadIdx.x] = outside[31 - threadIdx.x] + inside[threadIdx.x];
+}
+
+TEST(SimulatorCheck, SharedMemoryOutsideFunctions) {
+  const std::string beyond =
+      Report(cudaErrorIllegalAddress, [] { OutsideKernel<<<1, 32>>>(Zeros<float>(32), 1); });
+  ExpectContains(beyond, {"out of bounds", Line(kOutsideLine), "writes 4 bytes at byte 128 of",
+                          "the __shared__ variable `outside` of 128 bytes"});
+  const std::string unwritten =
+      Report(cudaErrorLaunchFailure, [] { OutsideKernel<<<1, 16>>>(Zeros<float>(32), 0); });
+  ExpectContains(unwritten, {"nothing has written", "`outside` of 128 bytes"});
+  ExpectSilent([] { OutsideKernel<<<1, 32>>>(Zeros<float>(32), 0); });
+}
+
 constexpr int kRowLine = __LINE__ + 5;
 template <bool kCorrect>
 __global__ void RowKernel(float* out) {

@@ -390,6 +390,23 @@ TEST(SimulatorRace, AChainOfBlocks) {
                  {"race: read after write", "nothing orders two blocks"});
 }
 
+// --- Shared memory that is declared outside functions.
+
+__shared__ int outside[kThreads];
+
+template <bool kCorrect>
+__global__ void OutsideKernel(int* out) {
+  outside[threadIdx.x] = threadIdx.x;
+  if (kCorrect) __syncthreads();
+  out[threadIdx.x] = outside[kThreads - 1 - threadIdx.x];
+}
+
+TEST(SimulatorRace, SharedMemoryOutsideFunctions) {
+  ExpectSilent([] { OutsideKernel<true><<<1, kThreads>>>(Zeros<int>(kThreads)); });
+  ExpectContains(Report([] { OutsideKernel<false><<<1, kThreads>>>(Zeros<int>(kThreads)); }),
+                 {"race: ", "the __shared__ variable `outside`", "missing between them"});
+}
+
 // --- What is nobody's business: a thread's own variables, and pointers to them.
 
 __device__ int Sum(const int* values, int count) {

@@ -129,6 +129,15 @@ TEST(Translator, DynamicSharedMemory) {
             "namespace a::b { namespace { " + alias + " } }");
 }
 
+TEST(Translator, RegistersSharedVariablesOutsideFunctionsAtTheStart) {
+  const std::string translated = Translate("namespace a { __shared__ float x[4], y; }");
+  EXPECT_EQ(translated.find("namespace a { __shared__ float x[4], y; extern \"C\" int "), 0);
+  for (const char* part :
+       {"return (void*)&x; }, sizeof(x), \"x\");", "return (void*)&y; }, sizeof(y), \"y\");"}) {
+    EXPECT_NE(translated.find(part), std::string::npos) << part << "\nin: " << translated;
+  }
+}
+
 TEST(Translator, SaysWhereItCannotGoOn) {
   const struct {
     const char *source, *message;

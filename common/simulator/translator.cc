@@ -401,12 +401,20 @@ class Translator {
       if (Is(i, "static")) edits_.push_back({tokens_[i].begin, tokens_[i].end, "      "});
     }
     std::string registrations;
-    if (InFunction()) {
-      for (const std::string& name : DeclaredNames(word + 1, semicolon)) {
-        registrations += " TINYVLLM_SIM_SHARED(" + name + ")";
-      }
+    for (const std::string& name : DeclaredNames(word + 1, semicolon)) {
+      registrations +=
+          InFunction() ? " TINYVLLM_SIM_SHARED(" + name + ")" : NamespaceRegistration(name);
     }
     edits_.push_back({tokens_[semicolon].end, tokens_[semicolon].end, registrations});
+  }
+
+  // No thread comes past a declaration outside functions: the program tells at its start where the
+  // variable of an OS thread lies (watch.h).
+  static std::string NamespaceRegistration(const std::string& name) {
+    return " extern \"C\" int tinyvllm_simulator_namespace_shared(void* (*)(), unsigned long,"
+           " const char*); [[maybe_unused]] static const int tinyvllm_shared_" +
+           name + " = tinyvllm_simulator_namespace_shared([]() -> void* { return (void*)&" + name +
+           "; }, sizeof(" + name + "), \"" + name + "\");";
   }
 
   // The names that a declaration declares: the last identifier of each declarator, with subscripts,

@@ -68,6 +68,17 @@ struct OsThread {
 
 std::atomic<bool> counting{false};  // by CountKernels
 
+struct NamespaceShared {
+  void* (*address)();
+  size_t bytes;
+  const char* name;
+};
+
+std::vector<NamespaceShared>& NamespaceSharedVariables() {
+  static auto* variables = new std::vector<NamespaceShared>;  // static objects of others fill it
+  return *variables;
+}
+
 thread_local std::unique_ptr<OsThread> owned_os_thread;
 __thread OsThread* os_thread TINYVLLM_SIM_TLS;  // since its first block
 
@@ -166,6 +177,9 @@ void TellBlockBegins(BlockRunner* runner, uint64_t number) {
   if (watchers_of_launch & kWatchMemory) MemoryCheckBlockBegins(runner);
   if (watchers_of_launch & kWatchStatistics) StatisticsBeginBlock();
   watching = watchers_of_launch;
+  for (const NamespaceShared& variable : NamespaceSharedVariables()) {
+    TellShared(variable.address(), variable.bytes, variable.name);
+  }
 }
 
 void TellBlockEnds(BlockRunner* runner) {
@@ -235,3 +249,9 @@ void TellFence() {
 }
 
 }  // namespace tinyvllm::simulator
+
+extern "C" int tinyvllm_simulator_namespace_shared(void* (*address)(), unsigned long bytes,
+                                                   const char* name) {
+  tinyvllm::simulator::NamespaceSharedVariables().push_back({address, bytes, name});
+  return 0;
+}

@@ -100,3 +100,8 @@ inline void OnShared(const void* variable, size_t bytes, const char* name) {
 }
 
 }  // namespace tinyvllm::simulator
+
+// A `__shared__` variable outside functions, which every block has. Translated code declares and
+// calls this at the program's start; `address`: where the calling OS thread's lies.
+extern "C" int tinyvllm_simulator_namespace_shared(void* (*address)(), unsigned long bytes,
+                                                   const char* name);

@@ -53,8 +53,6 @@ VARYING = [re.compile(pattern) for pattern in [
     r"0x[0-9a-f]+|==\d+==|\bT\d+\b",                         # addresses, processes, OS threads
     r"\bblock \(\d+,\d+,\d+\)",                            # whichever block errs first
 ]]
-# Sectors of a large count, and their ratio, hang on where the memory lies.
-LARGE_COUNT = re.compile(r"\b\d{2,3},\d{3}\b|\b\d+\.\d\d(?= x\b)")
 # A table whose header names one of these units varies in that column.
 UNIT = re.compile(r"(?<![\w/])(?:ns|us|ms|microseconds|[kMG]B/s|tokens/s)(?![\w/])")
 RULE = re.compile(r"─+(?: +─+)*")
@@ -107,7 +105,6 @@ def comparable(text):
         line = lines[i]
         for pattern in VARYING:
             line = pattern.sub("~", line)
-        line = LARGE_COUNT.sub("~", line)
         result.append(re.sub("─+", "─", re.sub(" +", " ", line)))  # addresses change widths, too
         i = end
     return result
