@@ -17,6 +17,7 @@
 #include "common/base/quote.h"
 #include "common/cuda/bf16.h"
 #include "common/cuda/buffer.h"
+#include "common/testing/guide.h"
 #include "common/testing/random.h"
 #include "lessons/01_safetensors/arena.h"
 #include "lessons/01_safetensors/checkpoint.h"
@@ -88,6 +89,128 @@ std::string WriteFile(const std::string& folder, const std::string& name,
   fs::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary) << content;
   return path.string();
+}
+
+// --- First steps: MakeViews, the exercise, on a file whose data one can read: "ABCDEFGHxyz12".
+
+constexpr std::string_view kReadable = "ABCDEFGHxyz12";
+const std::vector<HeaderEntry> kSound = {{"a", DType::kBF16, {2, 2}, 0, 8},
+                                         {"empty", DType::kF32, {0, 4}, 8, 8},
+                                         {"b", DType::kU8, {3}, 8, 11},
+                                         {"c", DType::kU8, {2}, 11, 13}};
+
+std::vector<std::string> Lines(const std::vector<HeaderEntry>& entries) {
+  std::vector<std::string> lines;
+  for (const HeaderEntry& entry : entries) {
+    lines.push_back(StrCat(entry.name, ": ", DTypeName(entry.dtype), " ", ShapeText(entry.shape),
+                           ", bytes ", entry.begin, " to ", entry.end));
+  }
+  return lines;
+}
+
+TEST(ViewsFirstSteps, OfASoundFile) {
+  // What comes when the view of each entry has these bytes.
+  const auto Seen = [](const std::function<std::string_view(const HeaderEntry& entry)>& bytes) {
+    std::vector<std::string> views;
+    for (const HeaderEntry& entry : kSound) {
+      views.push_back(StrCat(entry.name, ": ", DTypeName(entry.dtype), " ", ShapeText(entry.shape),
+                             ", the bytes '", bytes(entry), "'"));
+    }
+    return views;
+  };
+  const auto Cut = [](size_t begin, size_t size) {
+    return kReadable.substr(std::min(begin, kReadable.size()), size);
+  };
+  EXPECT_TRUE(
+      Guide("docs/01_safetensors.md#the-format")
+          .Input("data", std::string(kReadable))
+          .Input("entries", Lines(kSound))
+          .Start(
+              "write MakeViews in lessons/01_safetensors/exercise/safetensors.cc: begin with the "
+              "bytes of each view, which are those of `data` from `begin` up to, but not with, "
+              "`end`",
+              Seen([&](const HeaderEntry&) { return Cut(0, 0); }))
+          .Mistake("the second argument of substr is how many bytes there are, not where they end",
+                   Seen([&](const HeaderEntry& e) { return Cut(e.begin, e.end); }))
+          .Mistake("the offsets were counted from the beginning of the file; they count from the "
+                   "end of the header, where `data` begins",
+                   Seen([&](const HeaderEntry& e) { return Cut(e.begin + 8, e.end - e.begin); }))
+          .Mistake("as many bytes were taken as there are elements; an element has DTypeBytes",
+                   Seen([&](const HeaderEntry& e) {
+                     return Cut(e.begin, (e.end - e.begin) / DTypeBytes(e.dtype));
+                   }))
+          .Mistake("every view begins at byte 0 of the data; a tensor begins at its `begin`",
+                   Seen([&](const HeaderEntry& e) { return Cut(0, e.end - e.begin); }))
+          .Mistake("every view goes on to the end of the data; a tensor ends at its `end`",
+                   Seen([&](const HeaderEntry& e) { return Cut(e.begin, kReadable.size()); }))
+          .Mistake("every view is one byte too long: byte `end` belongs to the next tensor",
+                   Seen([&](const HeaderEntry& e) { return Cut(e.begin, e.end - e.begin + 1); }))
+          .Mistake("every view is all of the data",
+                   Seen([&](const HeaderEntry&) { return kReadable; }))
+          .WhenRefused(
+              "a sound file was refused. An empty tensor begins and ends at the same byte, "
+              "and 0 x 4 elements have 0 bytes; that is no fault")
+          .Compare(
+              [&] {
+                std::vector<std::string> views;
+                for (const TensorView& view : MakeViews(kSound, kReadable, "model")) {
+                  views.push_back(StrCat(view.name, ": ", DTypeName(view.dtype), " ",
+                                         ShapeText(view.shape), ", the bytes '", view.bytes, "'"));
+                }
+                return views;
+              },
+              Seen([&](const HeaderEntry& e) { return Cut(e.begin, e.end - e.begin); })));
+}
+
+// A claim that must be refused, and what is to be looked at. `data` stays as it is.
+testing::AssertionResult CheckRefused(const std::vector<HeaderEntry>& entries, const char* cause) {
+  return Guide("docs/01_safetensors.md#what-can-be-wrong")
+      .Input("data", StrCat(kReadable, ", ", kReadable.size(), " bytes"))
+      .Input("entries", Lines(entries))
+      .Mistake(cause, "accepted")
+      .Mistake(
+          "something threw that is no Error, such as substr where `begin` lies behind the end: "
+          "compare first, and throw Error with the tensor's name",
+          "another exception")
+      .Compare(
+          [&]() -> Values {
+            try {
+              MakeViews(entries, kReadable, "model");
+            } catch (const Error&) {
+              return "refused";
+            } catch (const std::exception&) {
+              return "another exception";
+            }
+            return "accepted";
+          },
+          "refused");
+}
+
+TEST(ViewsFirstSteps, RefuseWhatIsNotSound) {
+  constexpr DType kByte = DType::kU8;
+  ASSERT_TRUE(
+      CheckRefused({{"a", kByte, {14}, 0, 14}}, "tensor a ends behind the end of the data"));
+  ASSERT_TRUE(
+      CheckRefused({{"a", kByte, {6}, 0, 6}, {"b", kByte, {6}, 7, 13}},
+                   "between a and b lies byte 6, which no tensor has: each begins where the "
+                   "one before it ended"));
+  ASSERT_TRUE(CheckRefused({{"a", kByte, {8}, 0, 8}, {"b", kByte, {6}, 7, 13}},
+                           "byte 7 belongs to a and to b: each begins where the one before it "
+                           "ended"));
+  ASSERT_TRUE(CheckRefused({{"a", kByte, {12}, 1, 13}},
+                           "byte 0 belongs to no tensor: the first begins at 0"));
+  ASSERT_TRUE(CheckRefused({{"a", kByte, {12}, 0, 12}},
+                           "the last byte belongs to no tensor: the last one ends with the data"));
+  ASSERT_TRUE(
+      CheckRefused({{"a", kByte, {3}, 0, 13}}, "a has 13 bytes, but its shape and dtype need 3"));
+  ASSERT_TRUE(CheckRefused({{"a", DType::kBF16, {13}, 0, 13}},
+                           "a has 13 bytes, but 13 elements of 2 bytes need 26"));
+  ASSERT_TRUE(CheckRefused({{"a", kByte, {13}, 0, 13}, {"b", kByte, {0}, 13, 5}},
+                           "b ends before it begins"));
+  const size_t half = size_t{1} << 32;
+  ASSERT_TRUE(CheckRefused({{"a", kByte, {half, half}, 0, 0}, {"b", kByte, {13}, 0, 13}},
+                           "2^32 times 2^32 bytes are not 0, though a product of 64 bits says so: "
+                           "__builtin_mul_overflow tells"));
 }
 
 // --- dtype.h
