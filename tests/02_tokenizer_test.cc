@@ -179,6 +179,11 @@ testing::AssertionResult CheckStep(const std::vector<std::string>& pieces, bool 
   guide.Input("pieces", pieces)
       .Input("rules",
              std::vector<std::string>{"0: a + n = an", "1: b + an = ban", "2: an + a = ana"});
+  if (!swapped.empty()) {
+    const Place best = *std::min_element(swapped.begin(), swapped.end(), Before);
+    guide.Mistake("Find was asked for the right piece first; a rule says which comes left",
+                  PiecesOf(Joined(ids, best.at, best.rule.merged)));
+  }
   Ids expected = ids;
   if (!places.empty()) {
     const Place best = *std::min_element(places.begin(), places.end(), Before);
@@ -245,11 +250,6 @@ testing::AssertionResult CheckStep(const std::vector<std::string>& pieces, bool 
           "last at n - 2",
           ids);
     }
-  }
-  if (!swapped.empty()) {
-    const Place best = *std::min_element(swapped.begin(), swapped.end(), Before);
-    guide.Mistake("Find was asked for the right piece first; a rule says which comes left",
-                  PiecesOf(Joined(ids, best.at, best.rule.merged)));
   }
   return guide.WhenRefused("what MergeOnce returns: true when it has joined two pieces, else false")
       .Otherwise(
