@@ -159,6 +159,10 @@ testing::AssertionResult CheckEmbedding() {
           "the rows",
           TableRows({0, 1, 2}))
       .Mistake("one row only: each token of the batch has its row", one_row)
+      .WhenThrown("hidden_state is read",
+                  "the stream's buffer was asked for with Get, but nobody has taken it yet: who is "
+                  "about to fill a buffer asks for it with Begin",
+                  "docs/09_forward_pass.md#the-buffers")
       .Otherwise(
           "row t of the stream is row token_ids[t] of the table; the kernel needs the ids "
           "that lie on the device, those of batch_")

@@ -14,6 +14,7 @@
 #include "common/base/error.h"
 #include "common/cuda/buffer.h"
 #include "common/cuda/stream.h"
+#include "common/testing/guide.h"
 #include "common/testing/random.h"
 #include "lessons/11_sampling/argmax.h"
 #include "lessons/11_sampling/philox.h"
@@ -33,6 +34,212 @@ std::vector<float> Logits(Random& random, size_t size, double scale = 3, float s
   }
   return logits;
 }
+
+// --- First steps: version 1, the exercise, on rows that one can look through.
+
+using Row = std::vector<float>;
+
+constexpr int kUnwritten = static_cast<int>(0xfefefefe);
+
+// What version 1 writes for these rows, all of one length; NaN where it writes nothing.
+std::vector<double> TreeIds(const std::vector<Row>& rows) {
+  std::vector<float> logits;
+  for (const Row& row : rows) logits.insert(logits.end(), row.begin(), row.end());
+  logits.insert(logits.end(), 64, kInfinity);  // would win if it were read
+  const Stream stream;
+  const DeviceBuffer<float> input(logits);
+  DeviceBuffer<int> token_ids(rows.size());
+  token_ids.Fill(0xfe);
+  kArgmaxVersions[0].launch(input.data(), token_ids.data(), nullptr, rows.size(), rows[0].size(),
+                            stream.get());
+  stream.Synchronize();
+  std::vector<double> ids;
+  for (int id : token_ids.ToHost()) ids.push_back(id == kUnwritten ? NAN : id);
+  return ids;
+}
+
+// The tree on the host, with the rules that a kernel may have.
+struct Candidate {
+  float logit = -kInfinity;
+  int id = -1;
+};
+
+using Takes = std::function<bool(const Candidate& other, const Candidate& mine)>;
+
+bool Higher(const Candidate& other, const Candidate& mine) { return other.logit > mine.logit; }
+
+bool Better(const Candidate& other, const Candidate& mine) {
+  return other.id >= 0 &&
+         (Higher(other, mine) || (other.logit == mine.logit && other.id < mine.id));
+}
+
+struct TreeRules {
+  Takes walk = Higher, tree = Better;
+  Candidate begin = {};
+  bool loops = true;            // in the walk
+  int last_active = 1;          // pairs in the last step of the tree
+  bool thread_numbers = false;  // in place of ids
+};
+
+int TreeReference(const Row& row, const TreeRules& rules = {}) {
+  constexpr int kThreads = 256;
+  std::vector<Candidate> best(kThreads, rules.begin);
+  for (int i = 0; i < static_cast<int>(row.size()); ++i) {
+    if (!rules.loops && i >= kThreads) break;
+    const Candidate next = {row[i], rules.thread_numbers ? i % kThreads : i};
+    if (rules.walk(next, best[i % kThreads])) best[i % kThreads] = next;
+  }
+  for (int active = kThreads / 2; active >= rules.last_active; active /= 2) {
+    for (int t = 0; t < active; ++t) {
+      if (rules.tree(best[t + active], best[t])) best[t] = best[t + active];
+    }
+  }
+  return best[0].id;
+}
+
+std::vector<int> TreeReferences(const std::vector<Row>& rows, const TreeRules& rules = {}) {
+  std::vector<int> ids;
+  for (const Row& row : rows) ids.push_back(TreeReference(row, rules));
+  return ids;
+}
+
+constexpr char kArgmaxSection[] = "docs/11_sampling.md#argmax";
+
+Guide TreeGuide(const std::vector<Row>& rows) {
+  const auto With = [&](auto change) {
+    TreeRules rules;
+    change(&rules);
+    return TreeReferences(rows, rules);
+  };
+  const std::vector<int> expected = TreeReferences(rows);
+  std::vector<int> first_row(rows.size(), expected[0]), flat, logits;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    flat.push_back(expected[r] < 0 ? -1 : r * rows[0].size() + expected[r]);
+    logits.push_back(expected[r] < 0 ? -1 : static_cast<int>(rows[r][expected[r]]));
+  }
+  const Takes never = [](const Candidate&, const Candidate&) { return false; };
+  const Takes as_high = [](const Candidate& other, const Candidate& mine) {
+    return other.logit >= mine.logit;
+  };
+  return Guide(kArgmaxSection)
+      .Start(
+          "write the body of ArgmaxTreeKernel in lessons/11_sampling/exercise/argmax.cu; begin "
+          "with one thread's walk over its elements, from minus infinity and the id -1, and let "
+          "thread 0 write its best id",
+          std::vector<double>(rows.size(), NAN))
+      .Mistake(
+          "the answer is the best of thread 0 alone: the tree that brings it the others' is "
+          "missing, or takes over their logits without their ids",
+          With([&](TreeRules* rules) { rules->tree = never; }))
+      .Mistake(
+          "every row got the answer of the first: a block's row begins at vocab_size times its "
+          "number, as `row` says",
+          first_row)
+      .Mistake("the id was counted over all rows; it counts within its own", flat)
+      .Mistake("the highest logit was written; what is asked for is its id", logits)
+      .Mistake(
+          "the search begins at 0, or at another number that some row lies below: begin at minus "
+          "infinity, with the id -1",
+          With([](TreeRules* rules) {
+            rules->begin = {0, -1};
+          }))
+      .Mistake("the search begins at 0; begin at minus infinity, with the id -1",
+               With([](TreeRules* rules) {
+                 rules->begin = {0, 0};
+               }))
+      .Mistake("the lowest logit was sought, not the highest", With([](TreeRules* rules) {
+                 rules->begin = {kInfinity, -1};
+                 rules->walk = [](const Candidate& other, const Candidate& mine) {
+                   return other.logit < mine.logit;
+                 };
+                 rules->tree = [](const Candidate& other, const Candidate& mine) {
+                   return other.id >= 0 && other.logit < mine.logit;
+                 };
+               }))
+      .Mistake(
+          "each thread looked at one element: a row is longer than the block, so the walk goes "
+          "on with the element kTreeThreads further",
+          With([](TreeRules* rules) { rules->loops = false; }))
+      .Mistake("the number of the thread was kept; keep the id of the element",
+               With([](TreeRules* rules) { rules->thread_numbers = true; }))
+      .Mistake("the tree stops one step early: the last step is that of one pair",
+               With([](TreeRules* rules) { rules->last_active = 2; }))
+      .Mistake(
+          "of two equal logits in the tree the one that came first was kept, or the one nearer "
+          "to thread 0: at a tie ask which id is lower",
+          With([](TreeRules* rules) { rules->tree = Higher; }))
+      .Mistake(
+          "of two equal logits in the tree the other one was always taken: at a tie ask which "
+          "id is lower",
+          With([&](TreeRules* rules) { rules->tree = as_high; }))
+      .Mistake(
+          "in a thread's own walk a later equal was taken: there the ids only rise, so that "
+          "`greater` is the whole rule",
+          With([&](TreeRules* rules) { rules->walk = as_high; }))
+      .Mistake(
+          "at a tie the higher id was taken; it is the lower that wins", With([](TreeRules* rules) {
+            rules->tree = [](const Candidate& other, const Candidate& mine) {
+              return other.id >= 0 &&
+                     (Higher(other, mine) || (other.logit == mine.logit && other.id > mine.id));
+            };
+          }))
+      .WhenOrderMatters(
+          "one thread reads a candidate that another has not written yet, so a barrier "
+          "is missing (before the tree's first step, and after each); or token_ids is "
+          "written by more than thread 0, or by all blocks at one place",
+          kArgmaxSection);
+}
+
+testing::AssertionResult CheckShortRows() {
+  const std::vector<Row> rows = {{1, 4, 2, 3}, {-3, -5, -1, -2}, {0.5f, 2, 1, 8}};
+  std::vector<float> flat;
+  for (const Row& row : rows) flat.insert(flat.end(), row.begin(), row.end());
+  return TreeGuide(rows)
+      .Input("logits", flat, 4)
+      .Compare([&] { return TreeIds(rows); }, TreeReferences(rows));
+}
+
+TEST(ArgmaxFirstSteps, Version1ThreeRowsOfFour) { EXPECT_TRUE(CheckShortRows()); }
+
+testing::AssertionResult CheckLongRows() {
+  const auto High = [](const std::vector<int>& ids) {
+    Row row(300, 1);
+    for (int id : ids) row[id] = 7;
+    return row;
+  };
+  const std::vector<Row> rows = {High({280}), High({131, 259}), High({3, 259}), High({10, 20}),
+                                 High({5, 133})};
+  return TreeGuide(rows)
+      .Input("logits",
+             "five rows of 300, which are all 1, but 7 at the ids 280; 131 and 259; 3 and "
+             "259; 10 and 20; 5 and 133")
+      .Compare([&] { return TreeIds(rows); }, TreeReferences(rows));
+}
+
+TEST(ArgmaxFirstSteps, Version1RowsLongerThanTheBlockWithTies) { EXPECT_TRUE(CheckLongRows()); }
+
+testing::AssertionResult CheckNobody() {
+  const std::vector<Row> rows = {{kNan, -kInfinity, -1e38f, kNan},
+                                 {-kInfinity, kNan, -kInfinity, -kInfinity},
+                                 {1, kInfinity, kNan, kInfinity}};
+  std::vector<float> flat;
+  for (const Row& row : rows) flat.insert(flat.end(), row.begin(), row.end());
+  Guide guide = TreeGuide(rows);
+  guide.Input("logits", flat, 4);
+  for (int id = 0; id < 4; ++id) {
+    guide.Mistake(
+        "minus infinity was chosen where there is nothing else: let it never win, and the "
+        "answer be -1",
+        {2, static_cast<double>(id), 1});
+  }
+  return guide
+      .Otherwise(
+          "NaN and minus infinity are never chosen: every comparison with NaN is false, so "
+          "ask whether a logit is greater than the best, not whether it is not lower")
+      .Compare([&] { return TreeIds(rows); }, TreeReferences(rows));
+}
+
+TEST(ArgmaxFirstSteps, Version1NeitherNanNorMinusInfinity) { EXPECT_TRUE(CheckNobody()); }
 
 // --- Argmax
 

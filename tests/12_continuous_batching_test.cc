@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <set>
 
@@ -11,6 +13,7 @@
 #include "common/base/error.h"
 #include "common/cuda/device.h"
 #include "common/testing/expect_error.h"
+#include "common/testing/guide.h"
 #include "common/testing/random.h"
 #include "lessons/02_tokenizer/chat.h"
 #include "lessons/02_tokenizer/tokenizer.h"
@@ -26,6 +29,309 @@ namespace {
 constexpr Refill kBothWays[] = {Refill::kWhenAllAreFree, Refill::kAtOnce};
 
 std::string ToString(Refill refill) { return refill == Refill::kAtOnce ? "continuous" : "static"; }
+
+// --- First steps: who gets which slot, drawn; then a batch of three sequences.
+
+// Requests that choose so many tokens each, and two slots. Nobody here runs longer than kMostSteps.
+const std::vector<int> kChosen = {4, 1, 2, 3, 1};
+constexpr int kMostSteps = 12, kNobody = -1;
+
+std::vector<std::string> Lines(const std::vector<Step>& steps) {
+  if (steps.empty()) return {};
+  std::vector<std::string> lines = {""};
+  for (char c : DrawTimeline(steps, 2, 1)) {
+    if (c == '\n') {
+      lines.emplace_back();
+    } else {
+      lines.back() += c;
+    }
+  }
+  lines.pop_back();
+  if (steps.size() == kMostSteps) lines.push_back("and so on without an end");
+  return lines;
+}
+
+// The steps that a rule for the free slots leads to. `fill` gets the slots, each with the request
+// that has it or kNobody, and the queue.
+using Fill = std::function<void(std::vector<int>* slots, std::deque<int>* queue)>;
+
+std::vector<std::string> Timeline(const Fill& fill) {
+  std::vector<int> slots(2, kNobody), left(kChosen);
+  std::deque<int> queue;
+  for (size_t i = 0; i < kChosen.size(); ++i) queue.push_back(static_cast<int>(i));
+  std::vector<Step> steps;
+  while (steps.size() < kMostSteps && !(queue.empty() && slots == std::vector<int>(2, kNobody))) {
+    const std::vector<int> before = slots;
+    fill(&slots, &queue);
+    Step step;
+    for (int slot = 0; slot < 2; ++slot) {
+      const int request = slots[slot];
+      if (request == kNobody) continue;
+      const bool is_prefill = before[slot] != request;
+      step.push_back({slot, static_cast<size_t>(request), 0, 1, is_prefill, true});
+      if (--left[request] == 0) slots[slot] = kNobody;
+    }
+    if (step.empty()) break;
+    steps.push_back(step);
+  }
+  return Lines(steps);
+}
+
+// What the table of slots makes of the same requests.
+std::vector<std::string> TableTimeline(Refill refill) {
+  SlotTable table(2, 128, refill);
+  for (size_t i = 0; i < kChosen.size(); ++i) table.Add(i, 3);
+  std::vector<int> left(kChosen);
+  std::vector<Step> steps;
+  while (steps.size() < kMostSteps && !table.done()) {
+    try {
+      steps.push_back(table.NextStep());
+    } catch (const Error&) {  // nobody got a slot
+      break;
+    }
+    for (const SlotWork& work : steps.back()) {
+      if (work.chooses_token && --left[work.request] == 0) table.Release(work.slot);
+    }
+  }
+  // Further checks would never end.
+  if (steps.size() == kMostSteps) GTEST_FLAG_SET(fail_fast, true);
+  return Lines(steps);
+}
+
+int Running(const std::vector<int>& slots) {
+  return static_cast<int>(slots.size() - std::count(slots.begin(), slots.end(), kNobody));
+}
+
+void Take(int* slot, std::deque<int>* queue) {
+  *slot = queue->front();
+  queue->pop_front();
+}
+
+Fill Rule(Refill refill) {
+  return [refill](std::vector<int>* slots, std::deque<int>* queue) {
+    if (refill == Refill::kWhenAllAreFree && Running(*slots) > 0) return;
+    for (int& slot : *slots) {
+      if (slot == kNobody && !queue->empty()) Take(&slot, queue);
+    }
+  };
+}
+
+testing::AssertionResult CheckSlots(Refill refill) {
+  const bool is_static = refill == Refill::kWhenAllAreFree;
+  const auto IfAllowed = [&](const Fill& fill) {
+    return Timeline([&](std::vector<int>* slots, std::deque<int>* queue) {
+      if (!is_static || Running(*slots) == 0) fill(slots, queue);
+    });
+  };
+  return Guide(is_static ? "docs/12_continuous_batching.md#why-this-piece-exists"
+                         : "docs/12_continuous_batching.md#the-table-of-slots")
+      .Input("slots", 2)
+      .Input("refill", is_static ? "kWhenAllAreFree, static batches" : "kAtOnce")
+      .Input("queue", "a chooses 4 tokens, b 1, c 2, d 3, e 1 (a capital is a prompt)")
+      .Start(
+          "write FillFreeSlots in lessons/12_continuous_batching/exercise/slots.cc; begin with "
+          "one free slot, which gets the front of queue_, and that is then off the queue")
+      .Mistake(is_static
+                   ? "a slot was filled while another had a request: static batches wait until "
+                     "all are free (refill_, num_running)"
+                   : "the slots waited until all were free, which is the rule of static "
+                     "batches alone: ask refill_ before you return early",
+               Timeline(Rule(is_static ? Refill::kAtOnce : Refill::kWhenAllAreFree)))
+      .Mistake(
+          "the first request that got a slot kept the others of its batch away: ask "
+          "num_running() once, before you go over the slots",
+          Timeline([](std::vector<int>* slots, std::deque<int>* queue) {
+            for (int& slot : *slots) {
+              if (Running(*slots) == 0 && !queue->empty()) Take(&slot, queue);
+            }
+          }))
+      .Mistake(
+          "one request a step only: every free slot is filled before the step, as long as "
+          "somebody waits",
+          IfAllowed([](std::vector<int>* slots, std::deque<int>* queue) {
+            for (int& slot : *slots) {
+              if (slot != kNobody || queue->empty()) continue;
+              Take(&slot, queue);
+              return;
+            }
+          }))
+      .Mistake(
+          "the walk over the slots ended at the first that has a request: pass that one over, and "
+          "go on to the next",
+          IfAllowed([](std::vector<int>* slots, std::deque<int>* queue) {
+            for (int& slot : *slots) {
+              if (slot != kNobody || queue->empty()) return;
+              Take(&slot, queue);
+            }
+          }))
+      .Mistake("slot 0 alone was filled: go over all of slots_",
+               IfAllowed([](std::vector<int>* slots, std::deque<int>* queue) {
+                 if ((*slots)[0] == kNobody && !queue->empty()) Take(&(*slots)[0], queue);
+               }))
+      .Mistake("the request that came last went first: who has waited longest is at the front",
+               IfAllowed([](std::vector<int>* slots, std::deque<int>* queue) {
+                 for (int& slot : *slots) {
+                   if (slot != kNobody || queue->empty()) continue;
+                   slot = queue->back();
+                   queue->pop_back();
+                 }
+               }))
+      .Mistake("the slots were filled from the last to the first",
+               IfAllowed([](std::vector<int>* slots, std::deque<int>* queue) {
+                 for (int i : {1, 0}) {
+                   if ((*slots)[i] == kNobody && !queue->empty()) Take(&(*slots)[i], queue);
+                 }
+               }))
+      .Mistake(
+          "the request was given a slot and stayed in the queue, from where it got the next "
+          "one too: take it off the front",
+          IfAllowed([](std::vector<int>* slots, std::deque<int>* queue) {
+            for (int& slot : *slots) {
+              if (slot == kNobody && !queue->empty()) slot = queue->front();
+            }
+          }))
+      .Mistake(
+          "a slot that had a request was given to another, which throws the first one out: "
+          "only free slots are filled",
+          IfAllowed([](std::vector<int>* slots, std::deque<int>* queue) {
+            for (int& slot : *slots) {
+              if (!queue->empty()) Take(&slot, queue);
+            }
+          }))
+      .Otherwise(
+          "go through the columns, which are steps: the first that differs from what is "
+          "expected is the one that FillFreeSlots filled wrongly")
+      .Compare([&] { return TableTimeline(refill); }, Timeline(Rule(refill)));
+}
+
+TEST(SlotTableFirstSteps, AFreeSlotIsFilledAtOnce) { EXPECT_TRUE(CheckSlots(Refill::kAtOnce)); }
+
+TEST(SlotTableFirstSteps, StaticBatchesWaitForTheLast) {
+  EXPECT_TRUE(CheckSlots(Refill::kWhenAllAreFree));
+}
+
+// The four arrays of a batch, a line each.
+std::vector<std::string> Arrays(const Batch& batch) {
+  const auto Line = [](std::string name, const std::vector<int>& numbers) {
+    name.resize(18, ' ');
+    for (int number : numbers) name += StrCat(" ", number);
+    return name;
+  };
+  return {Line("token_ids", batch.token_ids), Line("positions", batch.positions),
+          Line("sequence_offsets", batch.sequence_offsets), Line("logit_rows", batch.logit_rows)};
+}
+
+constexpr char kRowIsNotSlot[] = "docs/12_continuous_batching.md#pitfalls";
+
+testing::AssertionResult CheckFlatBatch() {
+  const std::vector<std::vector<int>> sequences = {{10, 11, 12, 13}, {20, 21, 22}, {30, 31, 32}};
+  const Step step = {
+      {0, 0, 3, 1, false, true}, {1, 1, 0, 2, true, false}, {2, 2, 0, 3, true, true}};
+  const auto With = [](auto bend) {
+    Batch batch;
+    batch.token_ids = {13, 20, 21, 30, 31, 32};
+    batch.positions = {3, 0, 1, 0, 1, 2};
+    batch.sequence_offsets = {0, 1, 3, 6};
+    batch.logit_rows = {0, 5};
+    bend(&batch);
+    return Arrays(batch);
+  };
+  const std::vector<std::string> expected = With([](Batch*) {});
+  Batch nothing;
+  nothing.sequence_offsets = {0};
+  return Guide("docs/12_continuous_batching.md#one-flat-batch-no-padding")
+      .Input("request 0", "tokens 10 11 12 13; first_position 3, num_tokens 1, chooses a token")
+      .Input("request 1", "tokens 20 21 22; first_position 0, num_tokens 2: a chunk, chooses none")
+      .Input("request 2", "tokens 30 31 32; first_position 0, num_tokens 3, chooses a token")
+      .Start(
+          "write the heart of FlatBatch in lessons/12_continuous_batching/exercise/slots.cc; "
+          "begin with the token ids: a loop over the positions that the work wants",
+          Arrays(nothing))
+      .Mistake("the tokens are right; positions, offsets and logit rows are missing",
+               With([](Batch* batch) {
+                 batch->positions = batch->logit_rows = {};
+                 batch->sequence_offsets = {0};
+               }))
+      .Mistake("tokens and positions are right; offsets and logit rows are missing",
+               With([](Batch* batch) {
+                 batch->logit_rows = {};
+                 batch->sequence_offsets = {0};
+               }))
+      .Mistake("the logit rows are missing", With([](Batch* batch) { batch->logit_rows = {}; }))
+      .Mistake("the offsets are missing: one for each sequence, where its tokens end in the batch",
+               With([](Batch* batch) { batch->sequence_offsets = {0}; }))
+      .Mistake("the positions count through the batch; each counts in its own sequence",
+               With([](Batch* batch) { batch->positions = {0, 1, 2, 3, 4, 5}; }))
+      .Mistake("the positions begin anew in every chunk; they go on at first_position",
+               With([](Batch* batch) { batch->positions[0] = 0; }))
+      .Mistake(
+          "the tokens were taken from the sequence's beginning; they are those from "
+          "first_position on",
+          With([](Batch* batch) { batch->token_ids[0] = 10; }))
+      .Mistake(
+          "all of a sequence's tokens were appended, also those before first_position, which "
+          "have gone through the model",
+          With([](Batch* batch) {
+            batch->token_ids = {10, 11, 12, 13, 20, 21, 30, 31, 32};
+            batch->positions = {0, 1, 2, 3, 0, 1, 0, 1, 2};
+            batch->sequence_offsets = {0, 4, 6, 9};
+            batch->logit_rows = {3, 8};
+          }))
+      .Mistake("tokens and positions begin at 0; they begin at first_position",
+               With([](Batch* batch) { batch->token_ids[0] = 10, batch->positions[0] = 0; }))
+      .Mistake(
+          "the offsets are the lengths of the sequences; they say where each ends in the batch",
+          With([](Batch* batch) {
+            batch->sequence_offsets = {0, 1, 2, 3};
+          }))
+      .Mistake(
+          "the offsets say where each sequence begins; the first 0 is there already, so append "
+          "where each ends",
+          With([](Batch* batch) {
+            batch->sequence_offsets = {0, 0, 1, 3};
+          }))
+      .Mistake("the offsets are positions in the sequences; they count in the batch",
+               With([](Batch* batch) {
+                 batch->sequence_offsets = {0, 4, 2, 3};
+               }))
+      .Mistake("an offset for each token; one for each sequence, after its last token",
+               With([](Batch* batch) { batch->sequence_offsets = {0, 1, 2, 3, 4, 5, 6}; }))
+      .Mistake("a logit row for a chunk that chooses nothing: ask chooses_token",
+               With([](Batch* batch) {
+                 batch->logit_rows = {0, 2, 5};
+               }))
+      .Mistake("a logit row for every token; only the last of a sequence decides its next one",
+               With([](Batch* batch) { batch->logit_rows = {0, 1, 2, 3, 4, 5}; }))
+      .Mistake("a logit row for every token; only the last of a sequence decides its next one",
+               With([](Batch* batch) {
+                 batch->logit_rows = {0, 3, 4, 5};
+               }))
+      .Mistake(
+          "the logit row is one too far: the last token's row is one before where the sequence "
+          "ends",
+          With([](Batch* batch) {
+            batch->logit_rows = {1, 6};
+          }))
+      .Mistake("the logit rows are positions; rows count in the batch", With([](Batch* batch) {
+                 batch->logit_rows = {3, 2};
+               }),
+               kRowIsNotSlot)
+      .Mistake("the logit rows are numbers of sequences, or of slots; rows are tokens of the batch",
+               With([](Batch* batch) {
+                 batch->logit_rows = {0, 2};
+               }),
+               kRowIsNotSlot)
+      .Mistake("the logit row is that of the sequence's first token; the last decides what follows",
+               With([](Batch* batch) {
+                 batch->logit_rows = {0, 3};
+               }))
+      .Otherwise(
+          "find the first of the four lines that differs, and what each of its numbers means "
+          "in the picture of lessons/09_forward_pass/batch.h")
+      .Compare([&] { return Arrays(FlatBatch(step, sequences)); }, expected);
+}
+
+TEST(FlatBatchFirstSteps, ATokenAChunkAndAPrompt) { EXPECT_TRUE(CheckFlatBatch()); }
 
 // --- the bookkeeping
 

@@ -14,6 +14,7 @@
 
 #include "common/base/error.h"
 #include "common/cuda/buffer.h"
+#include "common/testing/guide.h"
 #include "common/testing/random.h"
 #include "common/testing/tolerance.h"
 #include "lessons/07_attention/attention.h"
@@ -275,6 +276,300 @@ std::string FirstDifference(const std::vector<bf16>& actual, const std::vector<b
   if (actual.size() != expected.size()) return "sizes differ";
   return FirstDifference(actual.data(), expected.data(), actual.size());
 }
+
+// --- First steps: the two exercises, on scores that are whole powers of two.
+
+// Some keys of one row, seen from the softmax: a = sum of 2^(score - largest) * value.
+struct Part {
+  double largest, sum, a;
+};
+
+Part PartOf(const std::vector<double>& scores, const std::vector<double>& values) {
+  Part part = {*std::max_element(scores.begin(), scores.end()), 0, 0};
+  for (size_t j = 0; j < scores.size(); ++j) {
+    part.sum += std::exp2(scores[j] - part.largest);
+    part.a += std::exp2(scores[j] - part.largest) * values[j];
+  }
+  return part;
+}
+
+// One head, one query, with such scores to base 2 and values that are the same in all elements.
+Problem OneRow(int head_dim, const std::vector<double>& scores, const std::vector<double>& values) {
+  Problem problem;
+  problem.shape = {1, 1, head_dim, std::log(2.0f)};
+  const int keys = static_cast<int>(scores.size());
+  problem.sequences = {{1, keys}};
+  problem.num_blocks = BlocksOf(keys, problem.block_size);
+  problem.tables.emplace_back();
+  for (int block = problem.num_blocks - 1; block >= 0; --block) {
+    problem.tables[0].push_back(block);
+  }
+  problem.q_stride = head_dim;
+  problem.q.assign(head_dim, __float2bfloat16(0));
+  problem.q[0] = __float2bfloat16(1);
+  problem.k.emplace_back();
+  problem.v.emplace_back();
+  for (int j = 0; j < keys; ++j) {
+    for (int d = 0; d < head_dim; ++d) {
+      problem.k[0].push_back(__float2bfloat16(d == 0 ? static_cast<float>(scores[j]) : 0));
+      problem.v[0].push_back(__float2bfloat16(static_cast<float>(values[j])));
+    }
+  }
+  return problem;
+}
+
+// The row's element 0, or element d if that differs from it.
+double OneElement(const std::vector<bf16>& output) {
+  for (const bf16& element : output) {
+    if (!(ToDouble(element) == ToDouble(output[0]))) return ToDouble(element);
+  }
+  return ToDouble(output[0]);
+}
+
+// What merging gives: how the sums shrink, how the softmax does, and which largest is kept.
+struct MergeRules {
+  using Factor = std::function<double(double whole, double part, double largest)>;
+  static double WholeFactor(double whole, double, double largest) {
+    return std::exp2(whole - largest);
+  }
+  static double PartFactor(double, double part, double largest) {
+    return std::exp2(part - largest);
+  }
+  static double One(double, double, double) { return 1; }
+
+  Factor whole_sum = WholeFactor, part_sum = PartFactor;  // of the sum of weights
+  Factor whole_a = WholeFactor, part_a = PartFactor;      // as returned, of the weighted values
+};
+
+double Merged(const std::vector<Part>& parts, const MergeRules& rules = {}) {
+  Part whole = {-INFINITY, 0, 0};
+  for (const Part& part : parts) {
+    const double largest = std::max(whole.largest, part.largest);
+    const auto Factor = [&](const MergeRules::Factor& factor) {
+      return factor(whole.largest, part.largest, largest);
+    };
+    whole.sum = whole.sum * Factor(rules.whole_sum) + part.sum * Factor(rules.part_sum);
+    whole.a = whole.a * Factor(rules.whole_a) + part.a * Factor(rules.part_a);
+    whole.largest = largest;
+  }
+  return whole.a / whole.sum;
+}
+
+constexpr char kTwoParts[] = "docs/13_paged_attention.md#two-parts-into-one";
+constexpr char kPitfalls[] = "docs/13_paged_attention.md#pitfalls";
+constexpr char kOneScore[] = "docs/13_paged_attention.md#one-score-at-a-time";
+
+// Version 3 sums up parts of 32 keys, and merges them.
+testing::AssertionResult CheckMerge(const std::vector<Part>& parts,
+                                    const std::vector<double>& scores,
+                                    const std::vector<double>& values, const std::string& keys) {
+  const auto With = [&](auto change) {
+    MergeRules rules;
+    change(&rules);
+    return Values(Merged(parts, rules));
+  };
+  Guide guide(kTwoParts);
+  guide.Input("keys", keys);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    guide.Input(StrCat("part ", i),
+                StrCat("largest score ", parts[i].largest, ", sum of weights ", parts[i].sum,
+                       ", sum of weights times values ", parts[i].a));
+  }
+  return guide
+      .Mistake(
+          "whole->sum is still 0, and everything is divided by it. If nothing is written yet: "
+          "Merge in lessons/13_paged_attention/exercise/paged_attention.cu. Begin with the larger "
+          "of both largest scores, and the two factors that exp2f(old - new) gives",
+          INFINITY)
+      .Mistake(
+          "the last part alone counts: either the new largest score is not stored in "
+          "whole->largest, or whole and part have each other's factors",
+          parts.back().a / parts.back().sum)
+      .Mistake(
+          "whole->sum was set to the part's sum; it keeps its own, shrunk, and the part's comes "
+          "on top",
+          With([](MergeRules* rules) {
+            rules->whole_sum = [](double, double, double) { return 0.0; };
+          }))
+      .Mistake(
+          "the whole was not shrunk: its factor is exp2f(its old largest score - the new one), "
+          "so do not overwrite the old one before",
+          With([](MergeRules* rules) { rules->whole_sum = rules->whole_a = MergeRules::One; }))
+      .Mistake("the part was not shrunk: it has its own factor, from its own largest score",
+               With([](MergeRules* rules) { rules->part_sum = rules->part_a = MergeRules::One; }))
+      .Mistake(
+          "nothing shrinks: both sides' sums were added as they are, though they are measured "
+          "against different largest scores",
+          With([](MergeRules* rules) {
+            rules->whole_sum = rules->part_sum = MergeRules::One;
+            rules->whole_a = rules->part_a = MergeRules::One;
+          }))
+      .Mistake(
+          "the sum of the weights shrinks, but the caller's sums of weights times values do "
+          "not: return the two factors",
+          With([](MergeRules* rules) { rules->whole_a = rules->part_a = MergeRules::One; }))
+      .Mistake(
+          "the factors are returned, but whole->sum was made without them",
+          With([](MergeRules* rules) { rules->whole_sum = rules->part_sum = MergeRules::One; }))
+      .Mistake(
+          "the factors are returned the wrong way round: `whole` is that of what was there, "
+          "`part` that of what is new",
+          With([](MergeRules* rules) { std::swap(rules->whole_a, rules->part_a); }))
+      .Mistake("powers of e; the scores here are to base 2: exp2f", With([&](MergeRules* rules) {
+                 rules->whole_sum = rules->whole_a = [&](double whole, double, double largest) {
+                   return std::exp(whole - largest);
+                 };
+                 rules->part_sum = rules->part_a = [&](double, double part, double largest) {
+                   return std::exp(part - largest);
+                 };
+               }))
+      .Mistake(
+          "not a number. Either the exponents are new - old (it is old - new, never above 0, so "
+          "that sums shrink and do not grow), or the larger of both largest scores was not taken",
+          NAN)
+      .Otherwise(
+          "merge part 0 into a whole of no keys (largest -infinity, sum 0), then part 1, with "
+          "a pencil, as the page does")
+      .Compare(
+          [&] {
+            const Problem problem = OneRow(64, scores, values);
+            return OneElement(Compute(problem, &kPagedAttentionVersions[2]));
+          },
+          Merged(parts), kBf16Rounding, kAbsolute);
+}
+
+// So many keys of one score and one value.
+struct Run {
+  int keys;
+  double score, value;
+};
+
+testing::AssertionResult CheckMergeOf(const std::vector<Run>& runs, const std::string& keys) {
+  std::vector<double> scores, values;
+  std::vector<Part> parts;
+  for (const Run& run : runs) {
+    scores.insert(scores.end(), run.keys, run.score);
+    values.insert(values.end(), run.keys, run.value);
+    parts.push_back(
+        PartOf(std::vector<double>(run.keys, run.score), std::vector<double>(run.keys, run.value)));
+  }
+  return CheckMerge(parts, scores, values, keys);
+}
+
+TEST(PagedAttentionFirstSteps, ALargerScoreComesLater) {
+  EXPECT_TRUE(CheckMergeOf({{32, 0, 1}, {1, 5, 3}},
+                           "0 to 31 with score 0 and value 1; 32 with score 5 and value 3"));
+}
+
+TEST(PagedAttentionFirstSteps, TheLargestScoreIsInTheMiddle) {
+  EXPECT_TRUE(
+      CheckMergeOf({{32, 1, 8}, {32, 3, 1}, {8, 2, 20}},
+                   "0 to 31 with score 1 and value 8; 32 to 63 with score 3 and value 1; 64 "
+                   "to 71 with score 2 and value 20"));
+}
+
+TEST(PagedAttentionFirstSteps, ScoresFarApart) {
+  EXPECT_TRUE(CheckMergeOf({{32, 200, 1}, {1, 0, 3}},
+                           "0 to 31 with score 200 and value 1; 32 with score 0 and value 3"));
+}
+
+// Version 2 with four groups: the first gets the keys 0, 4, 8 and 12, whose scores are those of the
+// page. The other keys have next to no weight.
+testing::AssertionResult CheckOnline() {
+  constexpr double kNoWeight = -96;
+  const std::vector<double> page_scores = {1, 3, 2, 5}, page_values = {10, 20, 300, 40};
+  std::vector<double> scores(13, kNoWeight), values(13, 0);
+  for (int i = 0; i < 4; ++i) {
+    scores[4 * i] = page_scores[i];
+    values[4 * i] = page_values[i];
+  }
+  constexpr char kPowersOfE[] = "powers of e; the scores here are to base 2: exp2f";
+  struct Rules {
+    bool shrinks_sum = true, shrinks_a = true, weighs_a = true, weighs_sum = true;
+    bool shrinks_new = false, resets = false, adds_a = true, adds_sum = true;
+    bool natural_shrink = false, natural_weight = false;
+    bool skips_largest = false, only_largest = false;
+  };
+  const auto With = [&](auto change) {
+    Rules rules;
+    change(&rules);
+    double m = -INFINITY, l = 0, a = 0;
+    for (int i = 0; i < 4; ++i) {
+      const double s = page_scores[i], next = std::max(m, s);
+      if (rules.skips_largest && s > m && m > -INFINITY) {
+        const double c = std::exp2(m - next);
+        l *= c, a *= c, m = next;
+        continue;
+      }
+      if (rules.only_largest && s <= m) continue;
+      double c = rules.natural_shrink ? std::exp(m - next) : std::exp2(m - next);
+      double w = rules.natural_weight ? std::exp(s - next) : std::exp2(s - next);
+      if (rules.resets && s > m) c = 0;
+      if (rules.shrinks_new) w *= m == -INFINITY ? 1 : c;
+      l = l * (rules.shrinks_sum ? c : 1) + (rules.adds_sum ? rules.weighs_sum ? w : 1 : 0);
+      a = (rules.adds_a ? a : 0) * (rules.shrinks_a ? c : 1) +
+          (rules.weighs_a ? w : 1) * page_values[i];
+      m = next;
+    }
+    return Values(a / l);
+  };
+  return Guide(kOneScore)
+      .Input("scores", page_scores)
+      .Input("values", page_values)
+      .Input("they are",
+             "the keys 0, 4, 8 and 12, which one group of lanes takes one by one; the "
+             "keys between them have next to no weight")
+      .Mistake(
+          "not a number. If nothing is written yet: the update at \"Your turn\" in OnlineKernel, "
+          "in lessons/13_paged_attention/exercise/paged_attention.cu; begin with the new largest "
+          "score and the key's weight. Otherwise: softmax.largest does not get the new largest "
+          "score, or the weight was measured against the old one, which is minus infinity at the "
+          "first key",
+          NAN)
+      .Mistake(
+          "nothing shrinks when a larger score comes: what was summed before was measured "
+          "against a smaller one",
+          With([](Rules* rules) { rules->shrinks_sum = rules->shrinks_a = false; }))
+      .Mistake("only the sum of the weights shrinks: all of sum[c][i] must shrink as well",
+               With([](Rules* rules) { rules->shrinks_a = false; }), kPitfalls)
+      .Mistake("only sum[c][i] shrinks: softmax.sum must shrink as well",
+               With([](Rules* rules) { rules->shrinks_sum = false; }), kPitfalls)
+      .Mistake("the weight is missing at the values: add weight * value[c][i]",
+               With([](Rules* rules) { rules->weighs_a = false; }))
+      .Mistake("softmax.sum grew by 1 a key; it grows by the key's weight",
+               With([](Rules* rules) { rules->weighs_sum = false; }))
+      .Mistake("the new key's weight was shrunk too: only what was there before shrinks",
+               With([](Rules* rules) { rules->shrinks_new = true; }))
+      .Mistake(
+          "when a larger score came, what was there before was thrown away; it shrinks, and "
+          "stays",
+          With([](Rules* rules) { rules->resets = true; }))
+      .Mistake(kPowersOfE, With([](Rules* rules) { rules->natural_shrink = true; }))
+      .Mistake(kPowersOfE, With([](Rules* rules) { rules->natural_weight = true; }))
+      .Mistake(kPowersOfE,
+               With([](Rules* rules) { rules->natural_shrink = rules->natural_weight = true; }))
+      .Mistake("softmax.sum has the weights, but nothing was added to sum[c][i]", 0.0)
+      .Mistake("sum[c][i] was set, not added to", With([](Rules* rules) { rules->adds_a = false; }))
+      .Mistake(
+          "a key whose score is the largest so far shrinks what is there, and must then be "
+          "added itself",
+          With([](Rules* rules) { rules->skips_largest = true; }))
+      .Mistake("a key whose score is not the largest so far was passed over; its weight counts too",
+               With([](Rules* rules) { rules->only_largest = true; }))
+      .Otherwise(
+          "go down the table of the page, row by row: the largest score so far, the factor, "
+          "the weight, the two sums")
+      .Compare(
+          [&] {
+            const Problem problem = OneRow(256, scores, values);
+            return OneElement(Compute(problem, &kPagedAttentionVersions[1]));
+          },
+          With([](Rules*) {}), kBf16Rounding, kAbsolute);
+}
+
+TEST(PagedAttentionFirstSteps, TheFourScoresOfThePage) { EXPECT_TRUE(CheckOnline()); }
+
+// --- All versions, and the function that the engine calls.
 
 TEST(PagedAttentionTest, RandomShapesMatchTheFormula) {
   Random random(1301);

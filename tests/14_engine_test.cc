@@ -12,6 +12,7 @@
 
 #include "common/base/error.h"
 #include "common/testing/expect_error.h"
+#include "common/testing/guide.h"
 #include "common/testing/random.h"
 #include "lessons/14_engine/prefix_cache.h"
 #include "lessons/14_engine/scheduler.h"
@@ -32,6 +33,347 @@ WHOLE void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace tinyvllm {
 namespace {
+
+// --- First steps: short schedules, beside those of a scheduler with a mistake in it.
+
+std::vector<int> Tokens(int count, int first = 0) {
+  std::vector<int> tokens(count);
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+SchedulerConfig SmallConfig(int num_blocks, int max_num_seqs = 4, int budget = 16) {
+  SchedulerConfig config;
+  config.max_num_seqs = max_num_seqs;
+  config.max_num_batched_tokens = budget;
+  config.max_model_len = 1000;
+  config.num_blocks = num_blocks;
+  config.block_size = 4;
+  return config;
+}
+
+// "3[0,5)+" is request 3 from position 0 to 5, and the next token is chosen.
+std::string Shown(const StepPlan& plan) {
+  std::string text;
+  for (const ScheduledSequence& part : plan.sequences) {
+    text += StrCat(text.empty() ? "" : " ", part.request, "[", part.first_position, ",",
+                   part.first_position + part.num_tokens, ")", part.samples ? "+" : "");
+  }
+  for (size_t i = 0; i < plan.admitted.size(); ++i) {
+    text += StrCat(" in", plan.admitted[i]);
+    if (plan.cached_tokens[i] > 0) text += StrCat("(", plan.cached_tokens[i], ")");
+  }
+  for (const int request : plan.preempted) text += StrCat(" out", request);
+  return text;
+}
+
+// Blocks of four tokens, no prefix cache, no request that ends by itself: the rules alone, and what
+// the usual mistakes make of them.
+struct Mistakes {
+  // The order of the rounds: d decodes, c chunks, n newcomers.
+  std::string rounds = "dcn";
+  bool chunks_serve_decodes = false;  // round 2 does not ask for more than one token
+  bool youngest_first = false;
+  bool one_newcomer = false;
+  bool room_is_never_made = false;  // MakeRoom is false
+  bool puts_off_oldest = false;
+  bool always_puts_off = false;  // also where a block is free
+  bool always_adds = false;      // a block for each token
+  bool adds_one_late_or_early = false;
+  bool gives_up_after_putting_off = false;
+  bool puts_off_nobody = false;
+};
+
+constexpr char kNothingPlanned[] = "nothing is planned, though there are requests that could run";
+
+class ModelScheduler {
+ public:
+  ModelScheduler(const SchedulerConfig& config, const Mistakes& mistakes)
+      : config_(config), mistakes_(mistakes), free_(config.num_blocks) {}
+
+  void Add(int prompt_tokens) { waiting_.push_back({next_number_++, prompt_tokens, 0, 0}); }
+
+  std::string Step() {
+    parts_.clear();
+    in_.clear();
+    out_.clear();
+    budget_ = config_.max_num_batched_tokens;
+    for (const char round : mistakes_.rounds) {
+      if (round == 'd') Decodes();
+      if (round == 'c') Chunks();
+      if (round == 'n') Newcomers();
+    }
+    const auto could_run = [](const Request& request) { return request.remaining() > 0; };
+    const bool anybody = running_.empty()
+                             ? !waiting_.empty()
+                             : std::any_of(running_.begin(), running_.end(), could_run);
+    return parts_.empty() && anybody ? kNothingPlanned : parts_ + in_ + out_;
+  }
+
+ private:
+  struct Request {
+    int number, num_tokens, num_computed, blocks;
+    int remaining() const { return num_tokens - num_computed; }
+  };
+
+  static int BlocksFor(int tokens) { return (tokens + 3) / 4; }
+
+  void Run(Request* request, int tokens) {
+    const int end = request->num_computed + tokens;
+    const bool samples = tokens == request->remaining();
+    parts_ += StrCat(parts_.empty() ? "" : " ", request->number, "[", request->num_computed, ",",
+                     end, ")", samples ? "+" : "");
+    request->num_computed = end;
+    request->num_tokens += samples;
+    budget_ -= tokens;
+  }
+
+  void Decodes() {
+    if (mistakes_.youngest_first) {
+      for (auto it = running_.rbegin(); it != running_.rend(); ++it) {
+        if (it->remaining() == 1 && MakeRoom(it->number)) Run(&*it, 1);
+      }
+      return;
+    }
+    for (size_t i = 0; i < running_.size(); ++i) {
+      if (running_[i].remaining() != 1) continue;
+      if (!MakeRoom(running_[i].number)) break;
+      Run(&running_[i], 1);
+    }
+  }
+
+  void Chunks() {
+    for (Request& request : running_) {
+      const int tokens = std::min(request.remaining(), budget_);
+      if (request.remaining() > (mistakes_.chunks_serve_decodes ? 0 : 1) && tokens > 0) {
+        Run(&request, tokens);
+      }
+    }
+  }
+
+  void Newcomers() {
+    while (budget_ > 0 && out_.empty()) {
+      if (waiting_.empty() || static_cast<int>(running_.size()) == config_.max_num_seqs) return;
+      const int total = BlocksFor(waiting_.front().num_tokens);
+      if (total + static_cast<int>(running_.size()) > free_) return;
+      running_.push_back(waiting_.front());
+      waiting_.pop_front();
+      Request& request = running_.back();
+      free_ -= total;
+      request.blocks = total;
+      in_ += StrCat(" in", request.number);
+      Run(&request, std::min(request.remaining(), budget_));
+      if (mistakes_.one_newcomer) return;
+    }
+  }
+
+  void PutOff(std::deque<Request>::iterator it) {
+    out_ += StrCat(" out", it->number);
+    free_ += it->blocks;
+    it->blocks = it->num_computed = 0;
+    waiting_.push_front(*it);
+    running_.erase(it);
+  }
+
+  bool MakeRoom(int number) {
+    if (mistakes_.room_is_never_made) return false;
+    const auto Find = [&] {
+      return std::find_if(running_.begin(), running_.end(),
+                          [&](const Request& request) { return request.number == number; });
+    };
+    const int needed = BlocksFor(Find()->num_computed + 1 + mistakes_.adds_one_late_or_early);
+    if (needed <= Find()->blocks && !mistakes_.always_adds && !mistakes_.always_puts_off)
+      return true;
+    if (free_ == 0 && mistakes_.puts_off_nobody) return false;
+    while (free_ == 0 || mistakes_.always_puts_off) {
+      const auto victim = mistakes_.puts_off_oldest ? running_.begin() : std::prev(running_.end());
+      const bool itself = victim->number == number;
+      PutOff(victim);
+      if (itself || mistakes_.gives_up_after_putting_off) return false;
+      if (mistakes_.always_puts_off) break;
+    }
+    if (needed > Find()->blocks || mistakes_.always_adds) {
+      --free_;
+      ++Find()->blocks;
+    }
+    return true;
+  }
+
+  const SchedulerConfig config_;
+  const Mistakes mistakes_;
+  int free_;
+  int budget_ = 0, next_number_ = 0;
+  std::deque<Request> waiting_, running_;
+  std::string parts_, in_, out_;
+};
+
+// Requests that come before a step of this number.
+struct Arrival {
+  int step, prompt_tokens;
+};
+
+template <typename AddRequest, typename PlanStep>
+std::vector<std::string> Schedule(const std::vector<Arrival>& arrivals, int num_steps,
+                                  AddRequest add, PlanStep plan) {
+  std::vector<std::string> lines;
+  for (int step = 0; step < num_steps; ++step) {
+    for (const Arrival& arrival : arrivals) {
+      if (arrival.step == step) add(arrival.prompt_tokens);
+    }
+    const std::string planned = plan();
+    lines.push_back(StrCat("step ", step, "  ", planned));
+    if (planned == kNothingPlanned) break;
+  }
+  return lines;
+}
+
+constexpr char kBudget[] = "docs/14_engine.md#one-budget-a-step";
+constexpr char kWrongOneGoes[] =
+    "either the oldest was put off, where it is the youngest, the last of running_, that has least "
+    "to "
+    "lose; or another was put off, and MakeRoom said false all the same: false is for the request "
+    "that "
+    "was put off itself, else it gets the block that is free now";
+constexpr char kRoom[] = "docs/14_engine.md#when-the-pool-runs-dry";
+
+testing::AssertionResult CheckSchedule(SchedulerConfig config, const std::vector<Arrival>& arrivals,
+                                       int num_steps) {
+  config.enable_prefix_caching = false;
+  const auto With = [&](auto change) {
+    Mistakes mistakes;
+    change(&mistakes);
+    ModelScheduler model(config, mistakes);
+    return Schedule(
+        arrivals, num_steps, [&](int prompt) { model.Add(prompt); }, [&] { return model.Step(); });
+  };
+  const auto Rounds = [&](const char* rounds) {
+    return With([&](Mistakes* mistakes) { mistakes->rounds = rounds; });
+  };
+  std::vector<std::string> requests;
+  for (size_t i = 0; i < arrivals.size(); ++i) {
+    requests.push_back(StrCat("request ", i, ": a prompt of ", arrivals[i].prompt_tokens,
+                              " tokens, which comes before step ", arrivals[i].step));
+  }
+  const std::string file = " in lessons/14_engine/exercise/scheduler.cc";
+  return Guide(kBudget)
+      .Input("requests", requests)
+      .Input("budget", config.max_num_batched_tokens)
+      .Input("slots", config.max_num_seqs)
+      .Input("blocks", StrCat(config.num_blocks, " of 4 tokens"))
+      .Input("a line",
+             "0[3,5)+ is request 0, its tokens 3 and 4, and + that the next one is then "
+             "chosen; in1: admitted; out1: put off")
+      .Start(
+          "SpendBudget, in lessons/14_engine/exercise/scheduler.cc. Begin with round 3, which is "
+          "one loop over TryToAdmit(), then round 1, and for it the easiest case of MakeRoom: "
+          "true, where the blocks have a place for the next token",
+          std::vector<std::string>{StrCat("step 0  ", kNothingPlanned)})
+      .Mistake(
+          "the newcomers get their tokens, and nobody else does: next come round 1, for requests "
+          "with one token remaining, and round 2, for those with more",
+          Rounds("n"))
+      .Mistake(
+          "round 1 is missing, or MakeRoom says false, which means that the request itself was "
+          "put off: requests that have one token to compute get it before all others",
+          Rounds("cn"))
+      .Mistake(
+          "MakeRoom is false, which means that the request itself was put off. Where its blocks "
+          "have a place for the next token, it is true",
+          With([](Mistakes* mistakes) { mistakes->room_is_never_made = true; }), kRoom)
+      .Mistake("round 2 is missing: prompts that are under way get what the decodes have left",
+               Rounds("dn"))
+      .Mistake(
+          "the prompts came before the decodes: who decodes is served first, for a person reads "
+          "along",
+          Rounds("cdn"))
+      .Mistake(
+          "the newcomers came before those who run: first the decodes, then the prompts that "
+          "are under way, then who waits",
+          Rounds("ndc"))
+      .Mistake("the newcomers came before the prompts that are under way", Rounds("dnc"))
+      .Mistake("nobody was admitted after the first: round 3 admits as long as there is budget",
+               With([](Mistakes* mistakes) { mistakes->one_newcomer = true; }))
+      .Mistake(
+          "a request that decodes was served twice in one step: after Run it has one token "
+          "remaining again, which nobody knows yet. Round 2 is for those with more than one",
+          With([](Mistakes* mistakes) { mistakes->chunks_serve_decodes = true; }))
+      .Mistake("the youngest was served first; it is the oldest whose turn comes first",
+               With([](Mistakes* mistakes) { mistakes->youngest_first = true; }))
+      .Mistake(kWrongOneGoes, With([](Mistakes* mistakes) { mistakes->puts_off_oldest = true; }),
+               kRoom)
+      .Mistake("somebody was put off though a block was free, or none was needed",
+               With([](Mistakes* mistakes) { mistakes->always_puts_off = true; }), kRoom)
+      .Mistake(
+          "a block was taken for each token; a block holds four. Ask first whether BlocksFor "
+          "the tokens with the next one is more than the request has",
+          With([](Mistakes* mistakes) { mistakes->always_adds = true; }), kRoom)
+      .Mistake("a block was taken one token too early: the next token is number num_computed + 1",
+               With([](Mistakes* mistakes) { mistakes->adds_one_late_or_early = true; }), kRoom)
+      .Mistake(
+          "no block was free, and nobody was put off: the youngest must give back its blocks, even "
+          "if it is the request itself",
+          With([](Mistakes* mistakes) { mistakes->puts_off_nobody = true; }), kRoom)
+      .Mistake(kWrongOneGoes,
+               With([](Mistakes* mistakes) { mistakes->gives_up_after_putting_off = true; }), kRoom)
+      .WhenThrown(
+          "is free",
+          "AddBlock found no free block: as long as the pool has none, put off the youngest "
+          "first",
+          kRoom)
+      .WhenThrown("blocks",
+                  "a request got a token and has no block for it. In round 1 MakeRoom comes before "
+                  "Run, and is true only when BlocksFor(num_computed + 1) blocks are there; in "
+                  "round 2 only requests with more than one token remaining are served",
+                  kRoom)
+      .WhenThrown("has no slot",
+                  "a request was planned that had just been put off: where MakeRoom is "
+                  "false, round 1 ends, for it was the youngest",
+                  kRoom)
+      .WhenThrown("a budget of",
+                  "more was planned than is left. Either the decodes do not come first, where the "
+                  "budget always has a token for each, or a request got more than the smaller of "
+                  "what remains of it and what the budget has")
+      .Otherwise(
+          "find the first step that differs, and ask the three rounds in their order who "
+          "should get what")
+      .Compare(
+          [&] {
+            Scheduler scheduler(config);
+            return Schedule(
+                arrivals, num_steps, [&](int prompt) { scheduler.Add(Tokens(prompt), 100); },
+                [&] {
+                  StepPlan plan;
+                  try {
+                    plan = scheduler.Next();
+                  } catch (const Error& error) {
+                    if (std::string(error.what()).find(kNothingPlanned) == std::string::npos) throw;
+                    return std::string(kNothingPlanned);
+                  }
+                  for (const ScheduledSequence& part : plan.sequences) {
+                    if (part.samples) scheduler.Append(part.request, 7);
+                  }
+                  return Shown(plan);
+                });
+          },
+          With([](Mistakes*) {}));
+}
+
+TEST(SchedulerFirstSteps, DecodesThenChunksThenNewcomers) {
+  EXPECT_TRUE(CheckSchedule(SmallConfig(/*num_blocks=*/100, /*max_num_seqs=*/4, /*budget=*/8),
+                            {{0, 3}, {0, 2}, {1, 20}, {1, 5}}, 6));
+}
+
+TEST(SchedulerFirstSteps, ABlockIsTakenWhenTheLastIsFull) {
+  EXPECT_TRUE(CheckSchedule(SmallConfig(/*num_blocks=*/4), {{0, 7}, {1, 2}}, 5));
+}
+
+TEST(SchedulerFirstSteps, WhereNoBlockIsFreeTheYoungestMustGo) {
+  EXPECT_TRUE(CheckSchedule(SmallConfig(/*num_blocks=*/5), {{0, 7}, {0, 6}, {3, 1}}, 6));
+}
+
+TEST(SchedulerFirstSteps, TheOldestGetsABlockOfTheYoungest) {
+  EXPECT_TRUE(CheckSchedule(SmallConfig(/*num_blocks=*/5), {{0, 6}, {0, 8}}, 6));
+}
 
 // --- the prefix cache
 
@@ -135,37 +477,6 @@ TEST(PrefixCache, HoldsAgainstAMapOfWholeTexts) {
 }
 
 // --- schedules by hand
-
-std::vector<int> Tokens(int count, int first = 0) {
-  std::vector<int> tokens(count);
-  std::iota(tokens.begin(), tokens.end(), first);
-  return tokens;
-}
-
-SchedulerConfig SmallConfig(int num_blocks, int max_num_seqs = 4, int budget = 16) {
-  SchedulerConfig config;
-  config.max_num_seqs = max_num_seqs;
-  config.max_num_batched_tokens = budget;
-  config.max_model_len = 1000;
-  config.num_blocks = num_blocks;
-  config.block_size = 4;
-  return config;
-}
-
-// "3[0,5)+" is request 3 from position 0 to 5, and the next token is chosen.
-std::string Shown(const StepPlan& plan) {
-  std::string text;
-  for (const ScheduledSequence& part : plan.sequences) {
-    text += StrCat(text.empty() ? "" : " ", part.request, "[", part.first_position, ",",
-                   part.first_position + part.num_tokens, ")", part.samples ? "+" : "");
-  }
-  for (size_t i = 0; i < plan.admitted.size(); ++i) {
-    text += StrCat(" in", plan.admitted[i]);
-    if (plan.cached_tokens[i] > 0) text += StrCat("(", plan.cached_tokens[i], ")");
-  }
-  for (const int request : plan.preempted) text += StrCat(" out", request);
-  return text;
-}
 
 // Plans a step and gives every request that samples the same token.
 std::string Step(Scheduler* scheduler, int token = 7) {

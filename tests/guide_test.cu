@@ -44,6 +44,8 @@ TEST(Guide, PassesWhatIsWithinTheTolerance) {
   EXPECT_FALSE(Guide(kSection).Compare([] { return Values{1, 2.003}; }, {1, 2}, 1e-3));
   EXPECT_TRUE(Guide(kSection).Compare([] { return Values{1e-9}; }, {0}, 0, 1e-8));
   EXPECT_TRUE(Guide(kSection).Compare([] { return Values("a"); }, "a"));
+  EXPECT_FALSE(Guide(kSection).Compare([] { return Values{1}; }, {INFINITY}, 1e-3));
+  EXPECT_TRUE(Guide(kSection).Compare([] { return Values{INFINITY}; }, {INFINITY}, 1e-3));
   EXPECT_FALSE(Guide(kSection).Compare([] { return Values{1, 2}; }, {1, 2, 3}));
   EXPECT_FALSE(Guide(kSection).Compare([] { return Values{NAN}; }, {1}));
   EXPECT_FALSE(Guide(kSection).Compare([] { return Values("1"); }, {1}));
@@ -120,6 +122,15 @@ TEST(Guide, ShowsWhatIsThrown) {
                     .WhenRefused("too short a row")
                     .Compare([]() -> Values { throw Error("no kernel"); }, {1}));
   EXPECT_NE(own.find("likely cause  too short a row\n"), std::string::npos) << own;
+  const std::string known =
+      FailureOf(Squares()
+                    .WhenThrown("no grid", "the grid is missing")
+                    .WhenThrown("no kernel", "the kernel is missing", "docs/05_rope.md#pitfalls")
+                    .Compare([]() -> Values { throw Error("no kernel"); }, {1, 4, 9}));
+  EXPECT_NE(known.find("likely cause  the kernel is missing\n"
+                       "read          docs/05_rope.md#pitfalls"),
+            std::string::npos)
+      << known;
 }
 
 TEST(Guide, ShowsALongVectorWhereItIsWrong) {
@@ -170,6 +181,24 @@ TEST(Guide, ComparesWords) {
                          "likely cause  the space was dropped"),
             std::string::npos)
       << failure;
+}
+
+TEST(Guide, ShowsLinesOfAPictureBelowEachOther) {
+  const std::vector<std::string> right = {"slot 0  Aaa", "slot 1  Bb-"};
+  const std::string failure = FailureOf(Guide(kSection).Compare(
+      [] {
+        return std::vector<std::string>{"slot 0  Aaa", "slot 1  ---"};
+      },
+      right));
+  EXPECT_NE(failure.find("expected      slot 0  Aaa\n              slot 1  Bb-\n"),
+            std::string::npos)
+      << failure;
+}
+
+TEST(Guide, WhatIsComparedExactlyIsMistakenExactly) {
+  const std::string failure = FailureOf(
+      Guide(kSection).Mistake("one too many", {1001}).Compare([] { return Values{1002}; }, {1000}));
+  EXPECT_EQ(failure.find("one too many"), std::string::npos) << failure;
 }
 
 #ifdef TINYVLLM_SIMULATOR

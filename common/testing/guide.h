@@ -87,8 +87,14 @@ class Guide {
     return *this;
   }
 
-  // The cause when compute() throws, beside what the error says.
-  Guide& WhenRefused(std::string cause) { return refused_ = std::move(cause), *this; }
+  // The cause when compute() throws a message with `part` in it, and where that is explained.
+  Guide& WhenThrown(std::string part, std::string cause, std::string section = "") {
+    thrown_.push_back({std::move(cause), Values(std::move(part)), std::move(section)});
+    return *this;
+  }
+
+  // The same, whatever the message.
+  Guide& WhenRefused(std::string cause) { return WhenThrown("", std::move(cause)); }
 
   // The cause when no mistake fits.
   Guide& Otherwise(std::string cause) { return otherwise_ = std::move(cause), *this; }
@@ -115,7 +121,7 @@ class Guide {
   Values untouched_;
   std::vector<Known> mistakes_;
   Known order_matters_;
-  std::string refused_;
+  std::vector<Known> thrown_;  // `gives`: part of the message
   std::string otherwise_;
 };
 
