@@ -339,7 +339,7 @@ struct TileStep {
 };
 
 testing::AssertionResult CheckTiles(const TileStep& step, bool order_counts = false) {
-  constexpr int kSmallTokens = 17, kTile = 64, kChunk = 64, kPatch = 4;
+  constexpr int kSmallTokens = 17, kChunk = 64, kPatch = 4;
   const int in = step.in_features, out = step.out_features;
   const int chunks = (in + kChunk - 1) / kChunk;
   const auto X = [&](int token, int k) {
