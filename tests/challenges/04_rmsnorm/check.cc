@@ -74,10 +74,11 @@ TEST(AddRmsNormChallenge, IsOneLaunchThatMovesEachByteOnce) {
       simulator::CountKernels([&] { c.Run(); });
   ASSERT_EQ(kernels.size(), 1u) << "kernels";
   EXPECT_EQ(kernels[0].launches, 1u);
+#ifndef __SANITIZE_ADDRESS__  // it takes the place of what counts accesses
   const uint64_t matrix = c.x.size() * sizeof(bf16);
-  if (kernels[0].accesses == 0) GTEST_SKIP() << "this build does not count accesses";
   EXPECT_EQ(kernels[0].bytes_read, 2 * matrix + matrix) << "x, residual, and the weight a row";
   EXPECT_EQ(kernels[0].bytes_written, 2 * matrix);
+#endif
 }
 
 #endif

@@ -52,7 +52,8 @@ TEST(GemvChallenge, IsTheProductForEveryShape) {
 
 TEST(GemvChallenge, NothingIsNoWork) { Gemv(nullptr, nullptr, nullptr, 64, 0, nullptr); }
 
-#ifdef TINYVLLM_SIMULATOR
+// AddressSanitizer takes the place of what counts accesses.
+#if defined(TINYVLLM_SIMULATOR) && !defined(__SANITIZE_ADDRESS__)
 
 TEST(GemvChallenge, ReadsEachWeightOnceInWideSteps) {
   const std::vector<bf16> input = Random(1).Bf16(2048), weight = Random(2).Bf16(2048 * 128);
@@ -60,7 +61,6 @@ TEST(GemvChallenge, ReadsEachWeightOnceInWideSteps) {
   for (const auto& kernel : simulator::CountKernels([&] { Product(input, weight); })) {
     all.Add(kernel);
   }
-  if (all.accesses == 0) GTEST_SKIP() << "this build does not count accesses";
   const double weight_bytes = static_cast<double>(weight.size() * sizeof(bf16));
   EXPECT_LE(static_cast<double>(all.bytes_read), 1.2 * weight_bytes);
   EXPECT_LE(static_cast<double>(all.sectors), 1.05 * static_cast<double>(all.fewest_sectors))

@@ -111,14 +111,14 @@ TEST(SlidingWindowChallenge, LargeScoresOverflowNothing) {
   for (bf16 value : c.Run(8)) ASSERT_TRUE(std::isfinite(ToDouble(value)));
 }
 
-#ifdef TINYVLLM_SIMULATOR
+// AddressSanitizer takes the place of what counts accesses.
+#if defined(TINYVLLM_SIMULATOR) && !defined(__SANITIZE_ADDRESS__)
 
 TEST(SlidingWindowChallenge, KeysOutsideTheWindowAreNotRead) {
   const Case c(Shape(2, 1, 64), 200);
   constexpr int kWindow = 16;
   simulator::KernelStatistics all;
   for (const auto& kernel : simulator::CountKernels([&] { c.Run(kWindow); })) all.Add(kernel);
-  if (all.accesses == 0) GTEST_SKIP() << "this build does not count accesses";
   const size_t row = 64 * sizeof(bf16), queries = 200 * 2;
   EXPECT_LE(all.bytes_read, queries * (1 + 2 * kWindow) * row);
   EXPECT_EQ(all.bytes_written, queries * row) << "no score goes to memory";
