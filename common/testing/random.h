@@ -29,7 +29,8 @@ class Random {
 
   // In [low, high], both included.
   int Integer(int low, int high) {
-    return low + static_cast<int>(Bits() % (static_cast<uint64_t>(high) - low + 1));
+    const int64_t count = int64_t{high} - low + 1;
+    return static_cast<int>(low + static_cast<int64_t>(Bits() % static_cast<uint64_t>(count)));
   }
 
   // Mean 0, variance 1, by Box and Muller's transform.
