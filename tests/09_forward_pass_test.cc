@@ -60,15 +60,15 @@ std::string WhatLayerFinds(int layer) {
 class Recorder : public OffloadHooks {
  public:
   // `marks`: the last stage of each layer leaves a mark in the stream, for the next layer to find.
-  explicit Recorder(const Batch& batch, bool marks) : marks_(marks) {
+  explicit Recorder(const Batch& batch, bool marks) : batch_(batch), marks_(marks) {
     const Model model(Folder());
     const Stream stream;
     ForwardPass pass(model.config, model.weights, Limits(8), stream.get(), RecordingStages());
     pass.set_offload_hooks(this);
-    pass.Run(batch);
+    pass.Run(batch_);
     const bf16* hidden = HiddenState(pass.context());
     if (hidden == nullptr) return;
-    std::vector<bf16> host(batch.token_ids.size() * kHidden);
+    std::vector<bf16> host(batch_.token_ids.size() * kHidden);
     CUDA_CHECK(cudaMemcpyAsync(host.data(), hidden, host.size() * sizeof(bf16),
                                cudaMemcpyDeviceToHost, stream.get()));
     stream.Synchronize();
@@ -78,7 +78,13 @@ class Recorder : public OffloadHooks {
   std::vector<std::string> calls;  // of stages and hooks, in their order
   Values residual;                 // the stream after the pass; empty if nobody has begun it
 
+  static constexpr int kLateToken = 2;
+
  private:
+  // The ids have been copied to the device: those on the host may change, and do.
+  void BeforePass(cudaStream_t) override {
+    std::fill(batch_.token_ids.begin(), batch_.token_ids.end(), kLateToken);
+  }
   void WaitForLayer(int layer, cudaStream_t) override { Add("WaitForLayer", layer); }
   void LayerDone(int layer, cudaStream_t) override { Add("LayerDone", layer); }
 
@@ -135,6 +141,7 @@ class Recorder : public OffloadHooks {
     return bits == mark * 0x0101 ? WhatLayerFinds(mark) : WhatLayerFinds(0);
   }
 
+  Batch batch_;
   const bool marks_;
 };
 
@@ -159,6 +166,11 @@ testing::AssertionResult CheckEmbedding() {
           "the rows",
           TableRows({0, 1, 2}))
       .Mistake("one row only: each token of the batch has its row", one_row)
+      .Mistake(
+          "the ids were read from `batch`, which lies on the host, and may have changed by the "
+          "time "
+          "the kernel runs; the copy on the device is that of batch_",
+          TableRows(std::vector<int>(kTokens.size(), Recorder::kLateToken)))
       .WhenThrown("hidden_state is read",
                   "the stream's buffer was asked for with Get, but nobody has taken it yet: who is "
                   "about to fill a buffer asks for it with Begin",

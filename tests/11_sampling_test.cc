@@ -25,6 +25,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 // Logits as a model gives them, and, with `step`, rounded so that many are equal.
 std::vector<float> Logits(Random& random, size_t size, double scale = 3, float step = 0) {
@@ -219,7 +220,7 @@ testing::AssertionResult CheckLongRows() {
 TEST(ArgmaxFirstSteps, Version1RowsLongerThanTheBlockWithTies) { EXPECT_TRUE(CheckLongRows()); }
 
 testing::AssertionResult CheckNobody() {
-  const std::vector<Row> rows = {{kNan, -kInfinity, -1e38f, kNan},
+  const std::vector<Row> rows = {{kNan, -kInfinity, kLowest, kNan},
                                  {-kInfinity, kNan, -kInfinity, -kInfinity},
                                  {1, kInfinity, kNan, kInfinity}};
   std::vector<float> flat;
