@@ -147,7 +147,7 @@ _HOOKS_COPTS = [
     "-fno-tree-loop-distribute-patterns",
 ]
 
-def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [], counted = False, **kwargs):
+def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [], counted = False, check_indices = False, **kwargs):
     """A C++ library some of whose sources are .cu files.
 
     Args:
@@ -160,6 +160,9 @@ def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [
       counted: also make the twin name.counted, for what shows the simulator's statistics: on the
         simulator the same sources, with a hook before each access to memory; elsewhere the library
         itself.
+      check_indices: report an index beyond an array's length in the plain build of the simulator,
+        too, as --config=check does. For code that is being learned with: written behind a
+        __shared__ array, the program would end somewhere else, without a word.
       **kwargs: for the cc_library.
     """
     cu = [source for source in srcs if source.endswith(".cu")]
@@ -195,12 +198,16 @@ def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [
         # Kernels read four floats as a float4, eight bf16 as a uint4; nvcc takes that as it is meant.
         # -g1: lines, for what the simulator reports.
         copts = copts + ["-fno-strict-aliasing", "-g1"] + select({
+            "//:asan": [],  # has it
+            "//:cuda": [],
             "//:instrumented_kernels": _HOOKS_COPTS,
-            "//conditions:default": [],
+            "//conditions:default": ["-fsanitize=bounds"] if check_indices else [],
         }),
         deps = deps + select({
+            "//:asan": [],
+            "//:cuda": [],
             "//:instrumented_kernels": ["//common/simulator:access_hooks"],
-            "//conditions:default": [],
+            "//conditions:default": ["//common/simulator:bounds_hooks"] if check_indices else [],
         }),
         linkstatic = True,
         **kwargs
@@ -228,7 +235,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [
             visibility = kwargs.get("visibility"),
         )
 
-def cuda_test(name, srcs, deps = [], tags = [], counted = False, **kwargs):
+def cuda_test(name, srcs, deps = [], tags = [], counted = False, check_indices = False, **kwargs):
     """A GoogleTest whose source is a .cu file, for checks that launch kernels of their own.
 
     Args:
@@ -237,6 +244,7 @@ def cuda_test(name, srcs, deps = [], tags = [], counted = False, **kwargs):
       deps: as for cuda_library.
       tags: for the cc_test.
       counted: link the twin that calls the simulator's hooks.
+      check_indices: as for cuda_library.
       **kwargs: for the cc_test.
     """
     cuda_library(
@@ -244,6 +252,7 @@ def cuda_test(name, srcs, deps = [], tags = [], counted = False, **kwargs):
         srcs = srcs,
         deps = deps + ["@googletest//:gtest"],
         alwayslink = True,
+        check_indices = check_indices,
         counted = counted,
         tags = ["manual"],
         testonly = True,

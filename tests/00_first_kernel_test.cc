@@ -197,8 +197,16 @@ testing::AssertionResult CheckSummed(const std::vector<float>& input) {
           Tree(kHalf / 2, 1, n))
       .WhenOrderMatters(
           "one thread reads what another has not written yet, or has changed already; all wait at "
-          "a "
-          "barrier after each round of writing, and in each step only the threads below half add")
+          "a barrier after each round of writing, and in each step only the threads below half add")
+      .WhenThrown(
+          "illegal memory access",
+          "an index beyond `partial`, at the line that the report above names: each block has a "
+          "`partial` of its own with 256 places, and this thread's place there is threadIdx.x; the "
+          "number of its element in the grid is for input alone")
+      .WhenThrown(
+          "launch failure",
+          "not all threads of the block reach the barrier, says the report above: no thread may "
+          "return before it, and it stands in no `if`. A thread without an element has a 0")
       .Otherwise(
           "do the tree on paper with 8 numbers, as in the picture: which threads add in each "
           "step, and which number does each of them add?")
