@@ -44,6 +44,8 @@ def _nvcc_impl(ctx):
         arguments.add_all(context.defines, format_each = "-D%s")
         if ctx.attr.quiet:
             arguments.add("-w")
+        if ctx.attr.may_leave_unused:
+            arguments.add("-diag-suppress=177")
         arguments.add_all(["-c", source, "-o", object])
         ctx.actions.run(
             executable = CUDA.root + "/bin/nvcc",
@@ -67,6 +69,7 @@ _nvcc = rule(
         "architectures": attr.string_list(doc = "-gencode options in place of --//:cuda_arch"),
         "deps": attr.label_list(providers = [CcInfo]),
         "hdrs": attr.label_list(allow_files = True),
+        "may_leave_unused": attr.bool(doc = "no warnings of what is declared and never used"),
         "quiet": attr.bool(doc = "no warnings"),
         "srcs": attr.label_list(allow_files = [".cu"]),
         "_arch": attr.label(default = "//:cuda_arch"),
@@ -156,7 +159,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [
       hdrs: headers; .cuh for device functions. No launches and no __shared__ in them.
       deps: cc_library and cuda_library targets; //common/cuda:runtime is always among them.
       architectures: nvcc -gencode options for these sources alone, for code that needs one GPU.
-      copts: for g++; -w silences nvcc as well.
+      copts: for g++; -w and -Wno-unused-variable silence nvcc as well.
       counted: also make the twin name.counted, for what shows the simulator's statistics: on the
         simulator the same sources, with a hook before each access to memory; elsewhere the library
         itself.
@@ -175,6 +178,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], architectures = [], copts = [
         srcs = cu,
         hdrs = hdrs,
         architectures = architectures,
+        may_leave_unused = "-Wno-unused-variable" in copts,
         quiet = "-w" in copts,
         deps = deps,
         tags = ["manual"],

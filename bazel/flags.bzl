@@ -46,17 +46,33 @@ flags_as_written = rule(
     doc = "NAME.inc: the flags as they were given, for a C++ program that calls bazel with them.",
 )
 
+# "04_rmsnorm" from 04_rmsnorm, 04 or rmsnorm; None from what names no lesson.
+def _lesson_of(name):
+    for lesson in LESSONS:
+        if name in [lesson, lesson[:2], lesson[3:]]:
+            return lesson
+    return None
+
+# The lessons that the flag names. What names none is ignored here and refused by UNKNOWN_EXERCISE:
+# a rule that fails shows a traceback, a select that finds nothing one line.
 def _chosen_lessons(flag):
     chosen = [part for part in flag[StringFlagInfo].value.split(",") if part]
-    for part in chosen:
-        if part != "all" and part not in LESSONS:
-            fail("--//:exercise=%s: no such lesson; expected all, or some of %s" %
-                 (part, ", ".join(LESSONS)))
-    return [lesson for lesson in LESSONS if "all" in chosen or lesson in chosen]
+    if "all" in chosen:
+        return LESSONS
+    lessons = [_lesson_of(part) for part in chosen]
+    return [lesson for lesson in LESSONS if lesson in lessons]
+
+# For select's no_match_error, where exercise_chosen is neither yes nor no.
+UNKNOWN_EXERCISE = ("--//:exercise names what is no lesson; expected all, or folders of lessons/, " +
+                    "such as 04_rmsnorm,06_matmul (04,06 and rmsnorm,matmul will do as well)")
 
 def _exercise_chosen_impl(ctx):
-    yes = ctx.attr.lesson in _chosen_lessons(ctx.attr._flag)
-    return [config_common.FeatureFlagInfo(value = "yes" if yes else "no")]
+    flag = ctx.attr._flag
+    value = "yes" if ctx.attr.lesson in _chosen_lessons(flag) else "no"
+    for part in flag[StringFlagInfo].value.split(","):
+        if part not in ["", "all"] and not _lesson_of(part):
+            value = "unknown"
+    return [config_common.FeatureFlagInfo(value = value)]
 
 exercise_chosen = rule(
     implementation = _exercise_chosen_impl,
@@ -64,7 +80,7 @@ exercise_chosen = rule(
         "lesson": attr.string(mandatory = True),
         "_flag": attr.label(default = "//:exercise"),
     },
-    doc = "yes when --//:exercise names the lesson. For config_setting's flag_values.",
+    doc = "yes when --//:exercise names the lesson, else no; unknown when it names what is none. For config_setting's flag_values.",
 )
 
 def _exercise_names_impl(ctx):

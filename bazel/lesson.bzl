@@ -13,7 +13,7 @@ lesson(name = "04_rmsnorm", library = "rmsnorm", exercise = "rmsnorm.cu", ...) m
 """
 
 load("//bazel:cuda.bzl", "cuda_library")
-load("//bazel:flags.bzl", "exercise_chosen")
+load("//bazel:flags.bzl", "UNKNOWN_EXERCISE", "exercise_chosen")
 load("//bazel:lessons.bzl", "LESSONS")
 
 def lesson_visibility(lesson):
@@ -47,13 +47,20 @@ _starter = rule(
     },
 )
 
-def _library(name, srcs, **kwargs):
+# An exercise declares what its solution will need.
+_LEARNER_COPTS = [
+    "-Wno-unused-const-variable",
+    "-Wno-unused-function",
+    "-Wno-unused-variable",
+]
+
+def _library(name, srcs, check_indices = False, **kwargs):
     if [source for source in srcs if source.endswith(".cu")]:
-        cuda_library(name = name, srcs = srcs, **kwargs)
+        cuda_library(name = name, srcs = srcs, check_indices = check_indices, **kwargs)
     else:
         native.cc_library(name = name, srcs = srcs, linkstatic = True, **kwargs)
 
-def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], data = [], main = "main.cc", counted = False):
+def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], data = [], main = "main.cc", counted = False, check_indices = True):
     """See the top of this file.
 
     Args:
@@ -68,6 +75,8 @@ def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], 
       data: files that the demo reads.
       main: the demo's source.
       counted: the demo shows what the simulator counts.
+      check_indices: as for cuda_library, of the learner's file. False where loops over small arrays
+        are the kernel's whole work: there it costs more than half of the time.
     """
     counts = {"counted": True} if counted else {}
     visibility = lesson_visibility(name)
@@ -75,6 +84,10 @@ def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], 
     native.config_setting(
         name = "learner",
         flag_values = {":exercise_chosen": "yes"},
+    )
+    native.config_setting(
+        name = "ours",
+        flag_values = {":exercise_chosen": "no"},
     )
     native.filegroup(
         name = "exercise_source",
@@ -96,6 +109,8 @@ def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], 
         srcs = ["exercise/" + exercise] + srcs,
         hdrs = hdrs,
         deps = deps,
+        check_indices = check_indices,
+        copts = _LEARNER_COPTS,
         tags = ["manual"],
         visibility = visibility,
         **counts
@@ -113,8 +128,8 @@ def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], 
         name = library,
         actual = select({
             ":learner": ":" + library + ".exercise",
-            "//conditions:default": ":" + library + ".solution",
-        }),
+            ":ours": ":" + library + ".solution",
+        }, no_match_error = UNKNOWN_EXERCISE),
         visibility = visibility,
     )
     if counted:
@@ -122,8 +137,8 @@ def lesson(name, library, hdrs, exercise, srcs = [], deps = [], demo_deps = [], 
             name = library + ".counted",
             actual = select({
                 ":learner": ":" + library + ".exercise.counted",
-                "//conditions:default": ":" + library + ".solution.counted",
-            }),
+                ":ours": ":" + library + ".solution.counted",
+            }, no_match_error = UNKNOWN_EXERCISE),
         )
     native.cc_binary(
         name = name,
@@ -217,6 +232,8 @@ def challenge(name, hdrs, srcs, deps = [], counted = False):
         name = name,
         srcs = srcs,
         deps = [":" + name + ".headers"] + deps,
+        check_indices = True,
+        copts = _LEARNER_COPTS,
         tags = ["manual"],
         visibility = visibility,
         **counts
