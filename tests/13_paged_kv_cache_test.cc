@@ -379,6 +379,7 @@ PagedOptions Options(int num_blocks, int block_size, int max_model_len, int max_
   options.max_sequences = max_sequences;
   options.chunk = chunk;
   options.gemm = kInvariantGemm;
+  options.logits_to_host = true;
   return options;
 }
 

@@ -13,6 +13,7 @@
 #include "common/base/data_path.h"
 #include "common/base/error.h"
 #include "common/cuda/device.h"
+#include "common/cuda/device_memory.h"
 #include "common/testing/expect_error.h"
 #include "common/testing/random.h"
 #include "lessons/09_forward_pass/recompute_generator.h"
@@ -633,6 +634,13 @@ TEST(Engine, ARequestWithoutATokenToChooseFailsAlone) {
   EXPECT_NE(answers.at(2).error.find("request 2"), std::string::npos) << answers.at(2).error;
 }
 
+// Of the GPU. On the simulator device memory comes from the host's heap, and allocations count it.
+size_t FreeMemory() {
+  size_t free = 0, total = 0;
+  if (!IsSimulator()) CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return free;
+}
+
 // With all kinds of requests, put off and coming back. The simulator's device memory is taken from
 // the same heap, so that counts too.
 TEST(Engine, AStepAllocatesNothing) {
@@ -648,19 +656,25 @@ TEST(Engine, AStepAllocatesNothing) {
   // What the runtime and its libraries take and keep for a size they have not seen is not ours.
   for (const EngineRequest& request : requests) engine.Add(request);
   RunAll(&engine);
-  for (const EngineRequest& request : requests) engine.Add(request);
-  while (engine.has_work()) {
-    size_t free_before = 0, free_after = 0, total = 0;
-    if (!IsSimulator()) CUDA_CHECK(cudaMemGetInfo(&free_before, &total));
-    const int64_t before = allocations;
-    engine.Step();
-    // On a GPU, what the driver and cuBLAS take on the host is not ours.
-    ASSERT_TRUE(allocations == before || !IsSimulator())
-        << allocations - before << " in step " << engine.last_step().step;
-    if (!IsSimulator()) CUDA_CHECK(cudaMemGetInfo(&free_after, &total));
-    // More may be free: another program has ended.
-    ASSERT_GE(free_after, free_before) << "step " << engine.last_step().step;
+  // A GPU may be shared, and what another program takes looks like ours. But it does not take it in
+  // every run.
+  int took_memory = 1;
+  for (int run = 0; run < 5 && took_memory > 0; ++run) {
+    took_memory = 0;
+    for (const EngineRequest& request : requests) engine.Add(request);
+    while (engine.has_work()) {
+      const size_t free_before = FreeMemory();
+      const size_t ours_before = DeviceMemory::bytes();
+      const int64_t before = allocations;
+      engine.Step();
+      // On a GPU, what the driver and cuBLAS take on the host is not ours.
+      ASSERT_TRUE(allocations == before || !IsSimulator())
+          << allocations - before << " in step " << engine.last_step().step;
+      ASSERT_EQ(DeviceMemory::bytes(), ours_before) << "step " << engine.last_step().step;
+      if (FreeMemory() < free_before) ++took_memory;
+    }
   }
+  EXPECT_EQ(took_memory, 0) << "steps after which less memory was free, in each of five runs";
   EXPECT_GT(engine.stats().preemptions, 5);
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "common/base/error.h"
+#include "common/cuda/check.h"
 
 namespace tinyvllm {
 namespace {
@@ -35,7 +36,10 @@ PagedGenerator::PagedGenerator(const ModelConfig& config, const Weights& weights
       pool_(options.num_blocks),
       cache_(config, LimitsOf(config, options), options.num_blocks, options.block_size),
       pass_(config, weights, LimitsOf(config, options), stream_.get(), PagedStages(&cache_),
-            options.gemm) {}
+            options.gemm),
+      argmax_workspace_(ArgmaxWorkspace(options.max_sequences)),
+      token_ids_(options.max_sequences),
+      host_token_ids_(options.max_sequences) {}
 
 void PagedGenerator::Validate(const GenerationRequest& request) const {
   ValidateRequest(request, pass_.config().vocab_size, options_.max_model_len);
@@ -114,13 +118,25 @@ Batch PagedGenerator::NextBatch(std::vector<BlockSpan>* tables) {
 }
 // end::batch[]
 
-void PagedGenerator::ChooseTokens(const Batch& batch,
-                                  const std::vector<GenerationRequest>& requests,
-                                  std::vector<Generation>* generations,
-                                  const std::function<void(const GeneratedToken&)>& on_token) {
-  std::vector<float> logits;
-  if (batch.num_logit_rows() > 0) logits = pass_.LogitsToHost();  // (logit_rows, vocab_size)
-  const float* row = logits.data();
+// The likeliest token of each logit row. Only the ids come to the host.
+const int* PagedGenerator::ChooseTokens(int num_rows) {
+  if (num_rows == 0) return nullptr;  // no prompt is complete
+  const cudaStream_t stream = stream_.get();
+  Argmax(pass_.logits(), token_ids_.data(), argmax_workspace_.data(), num_rows,
+         pass_.config().vocab_size, stream);
+  CUDA_CHECK(cudaMemcpyAsync(host_token_ids_.data(), token_ids_.data(), num_rows * sizeof(int),
+                             cudaMemcpyDeviceToHost, stream));
+  stream_.Synchronize();
+  return host_token_ids_.data();
+}
+
+void PagedGenerator::TakeTokens(const Batch& batch, const std::vector<GenerationRequest>& requests,
+                                std::vector<Generation>* generations,
+                                const std::function<void(const GeneratedToken&)>& on_token) {
+  const int* chosen = ChooseTokens(batch.num_logit_rows());
+  const std::vector<float> logits =  // (logit_rows, vocab_size)
+      options_.logits_to_host && chosen != nullptr ? pass_.LogitsToHost() : std::vector<float>();
+  const float* row = logits.empty() ? nullptr : logits.data();
   std::vector<PagedSequence> still_running;
   for (PagedSequence& sequence : running_) {
     if (sequence.cached < static_cast<int>(sequence.token_ids.size())) {
@@ -130,7 +146,9 @@ void PagedGenerator::ChooseTokens(const Batch& batch,
     const ModelConfig& config = pass_.config();
     const GenerationRequest& request = requests[sequence.request];
     Generation& generation = (*generations)[sequence.request];
-    const int token = static_cast<int>(std::max_element(row, row + config.vocab_size) - row);
+    const int token = *chosen++;
+    Check(token >= 0, "request ", sequence.request, ": no token was chosen for position ",
+          sequence.token_ids.size(), "; its logits are NaN, or minus infinity");
     bool goes_on = false;
     if (!request.ignore_eos && Contains(config.eos_token_ids, token)) {
       generation.finish_reason = FinishReason::kStop;
@@ -142,7 +160,7 @@ void PagedGenerator::ChooseTokens(const Batch& batch,
       goes_on = static_cast<int>(generation.token_ids.size()) < request.max_tokens &&
                 length < options_.max_model_len && TakeBlocksFor(&sequence, length);
     }
-    row += config.vocab_size;
+    if (row != nullptr) row += config.vocab_size;
     if (goes_on) {
       still_running.push_back(std::move(sequence));
     } else {
@@ -169,7 +187,7 @@ std::vector<Generation> PagedGenerator::Generate(
     cache_.Begin(batch, tables, stream_.get());
     pass_.Run(batch);
     if (on_step_) on_step_(running_);
-    ChooseTokens(batch, requests, &generations, on_token);
+    TakeTokens(batch, requests, &generations, on_token);
   }
   return generations;
 }

@@ -6,10 +6,10 @@
 //   PagedGenerator generator(config, weights, options);
 //   const std::vector<Generation> answers = generator.Generate(requests);   // in their order
 //
-// The tokens are lesson 10's. A request begins when the pool has room for the longest answer it may
-// give, beside those that run: nothing must ever be taken back. (Lesson 14 lets more of them in,
-// and takes back.) One that needs more than the whole pool runs alone, and ends with `length` when
-// the pool is full.
+// The tokens are lesson 10's, chosen on the device by lesson 11. A request begins when the pool has
+// room for the longest answer it may give, beside those that run: nothing must ever be taken back.
+// (Lesson 14 lets more of them in, and takes back.) One that needs more than the whole pool runs
+// alone, and ends with `length` when the pool is full.
 #pragma once
 
 #include <deque>
@@ -17,9 +17,11 @@
 #include <string>
 #include <vector>
 
+#include "common/cuda/buffer.h"
 #include "common/cuda/stream.h"
 #include "lessons/09_forward_pass/forward_pass.h"
 #include "lessons/09_forward_pass/generator.h"
+#include "lessons/11_sampling/argmax.h"
 #include "lessons/13_paged_attention/block_pool.h"
 #include "lessons/13_paged_attention/paged_kv_cache.h"
 
@@ -32,6 +34,7 @@ struct PagedOptions {
   int max_model_len = 512;  // of each, prompt and answer together
   int chunk = 128;          // tokens of a pass: one of each sequence, then parts of prompts
   GemmBackend gemm = GemmBackend::kCublas;
+  bool logits_to_host = false;  // on_token gets each token's logits: vocab_size floats to copy
 };
 
 // A request that runs.
@@ -71,9 +74,10 @@ class PagedGenerator : public Generator {
   int MostBlocks(const GenerationRequest& request) const;
   void Admit(const std::vector<GenerationRequest>& requests, std::deque<size_t>* waiting);
   Batch NextBatch(std::vector<BlockSpan>* tables);
-  void ChooseTokens(const Batch& batch, const std::vector<GenerationRequest>& requests,
-                    std::vector<Generation>* generations,
-                    const std::function<void(const GeneratedToken&)>& on_token);
+  const int* ChooseTokens(int num_rows);
+  void TakeTokens(const Batch& batch, const std::vector<GenerationRequest>& requests,
+                  std::vector<Generation>* generations,
+                  const std::function<void(const GeneratedToken&)>& on_token);
   bool TakeBlocksFor(PagedSequence* sequence, int num_tokens);
   void GiveBack(const PagedSequence& sequence);
 
@@ -82,6 +86,9 @@ class PagedGenerator : public Generator {
   BlockPool pool_;
   PagedKvCache cache_;
   ForwardPass pass_;
+  DeviceBuffer<TokenKey> argmax_workspace_;
+  DeviceBuffer<int> token_ids_;  // (max_sequences)
+  PinnedBuffer<int> host_token_ids_;
   std::vector<PagedSequence> running_;  // in the order in which they came
   int promised_ = 0;                    // blocks, of all that run
   std::function<void(const std::vector<PagedSequence>&)> on_step_;
