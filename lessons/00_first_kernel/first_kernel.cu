@@ -7,6 +7,7 @@ namespace tinyvllm {
 namespace {
 
 // tag::who[]
+// tag::who_kernel[]
 __global__ void WhoDoesWhatKernel(int* block_of, int* thread_of, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) {
@@ -14,6 +15,7 @@ __global__ void WhoDoesWhatKernel(int* block_of, int* thread_of, int n) {
     thread_of[i] = threadIdx.x;
   }
 }
+// end::who_kernel[]
 // end::who[]
 
 // tag::add_kernel[]

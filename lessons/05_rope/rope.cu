@@ -36,8 +36,8 @@ __global__ void RopeDirectKernel(bf16* __restrict__ x,               // (num_tok
   // exercise: Rotate all pairs of this token's row. There are num_heads * half of them: pair p
   // belongs to head p / half, and in that head it is number i = p % half, which is made of the
   // elements i and i + half. Its angle is position * inverse_frequencies[i]; turn the point by it
-  // with cosf and sinf, in f32. The block's threads take the pairs threadIdx.x,
-  // threadIdx.x + blockDim.x, and so on.
+  // with cosf and sinf, in f32 (__bfloat162float and __float2bfloat16 convert). The block's threads
+  // take the pairs threadIdx.x, threadIdx.x + blockDim.x, and so on.
   for (int p = threadIdx.x; p < num_heads * half; p += blockDim.x) {
     const int i = p % half;
     bf16* head = row + p / half * (2 * half);
@@ -50,6 +50,9 @@ __global__ void RopeDirectKernel(bf16* __restrict__ x,               // (num_tok
   // end exercise
 }
 // end::direct[]
+
+// exercise: Later, if you like: versions 2 and 3, kernels that turn the same pairs with cosines and
+// sines from a table, and with 16 bytes a load. Until then their launchers run version 1.
 
 // tag::turn[]
 // Turns the point (a, b) about the origin.
@@ -113,6 +116,7 @@ __global__ void RopeVectorKernel(bf16* __restrict__ x,               // (num_tok
   }
 }
 // end::vector[]
+// end exercise
 
 void CheckArguments(const RopeTable& table, int num_tokens, int num_heads, int head_dim,
                     int64_t row_stride) {
@@ -140,6 +144,8 @@ void RopeDirect(bf16* x, const int* positions, const RopeTable& table, int num_t
 
 void RopeTableLookup(bf16* x, const int* positions, const RopeTable& table, int num_tokens,
                      int num_heads, int head_dim, int64_t row_stride, cudaStream_t stream) {
+  // exercise: Later, with version 2: its launch, as in RopeDirect.
+  // starter: RopeDirect(x, positions, table, num_tokens, num_heads, head_dim, row_stride, stream);
   CheckArguments(table, num_tokens, num_heads, head_dim, row_stride);
   if (num_tokens == 0) return;
   const int half = head_dim / 2;
@@ -147,10 +153,13 @@ void RopeTableLookup(bf16* x, const int* positions, const RopeTable& table, int 
   RopeTableLookupKernel<<<num_tokens, threads, 0, stream>>>(x, positions, table.data(), num_heads,
                                                             half, row_stride);
   CUDA_CHECK_LAUNCH();
+  // end exercise
 }
 
 void RopeVector(bf16* x, const int* positions, const RopeTable& table, int num_tokens,
                 int num_heads, int head_dim, int64_t row_stride, cudaStream_t stream) {
+  // exercise: Later, with version 3: its launch, as in RopeDirect.
+  // starter: RopeDirect(x, positions, table, num_tokens, num_heads, head_dim, row_stride, stream);
   CheckArguments(table, num_tokens, num_heads, head_dim, row_stride);
   const int half = head_dim / 2;
   if (!FitsBf16x8(half, x) || row_stride % Bf16x8::kSize != 0) {
@@ -162,6 +171,7 @@ void RopeVector(bf16* x, const int* positions, const RopeTable& table, int num_t
   RopeVectorKernel<<<num_tokens, threads, 0, stream>>>(x, positions, table.data(), num_heads, half,
                                                        row_stride);
   CUDA_CHECK_LAUNCH();
+  // end exercise
 }
 
 }  // namespace

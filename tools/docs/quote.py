@@ -15,6 +15,9 @@ In a page, the quotation stands between two marks:
     ```
     <!-- end quote -->
 
+What a lesson's exercise leaves to the learner is not shown in the open: a mark stands there, and what
+belongs in its place is folded below.
+
     quote.py --write [PAGE ...]   fills the quotations in
     quote.py --check [PAGE ...]   fails when one differs from its source
 
@@ -34,6 +37,9 @@ QUOTE = re.compile(
 )
 TAG_LINE = re.compile(r"^\s*(?://|#) (tag|end)::([\w-]+)\[\]\s*$")
 MARKS = re.compile(r"^\s*// (exercise: |starter:|end exercise)")
+YOURS = "// (yours to write: the exercise)"
+FOLDED = "<details><summary>What we wrote there, for when yours passes</summary>"
+ALL_FOLDED = "<details><summary>The code, for when yours passes</summary>"
 LANGUAGE = {".cu": "cuda", ".cuh": "cuda", ".cc": "cpp", ".h": "cpp", ".py": "python", ".bzl": "python"}
 
 
@@ -41,26 +47,22 @@ class QuoteError(Exception):
     pass
 
 
-def without_exercise_marks(lines):
-    """The lines as a reader of the solution wants them: no instructions to the learner."""
-    kept, instructions = [], False
-    for line in lines:
-        if MARKS.match(line):
-            instructions = "// exercise: " in line
-            continue
-        if instructions and line.strip().startswith("//"):
-            continue
-        instructions = False
-        kept.append(line)
-    return kept
+def dedented(lines):
+    """Preprocessor lines (#pragma) stay at the margin, and tell nothing of where the others begin."""
+    code = textwrap.dedent("\n".join(line for line in lines if not line.startswith("#"))).split("\n")
+    code = iter(code)
+    return "\n".join(line if line.startswith("#") else next(code) for line in lines).strip("\n")
 
 
 def tagged(path, tag):
-    """The lines between tag::tag[] and end::tag[] of a source file, dedented."""
+    """The lines between tag::tag[] and end::tag[] of a source file, dedented, without instructions to
+    the learner: what a page shows, where a mark stands for what the learner is to write, and what
+    that is ("" where it is nothing)."""
     source = ROOT / path
     if not source.is_file():
         raise QuoteError(f"{path}: no such file")
-    parts, inside = [], False
+    shown, solution, inside, found = [], [], False, False
+    in_exercise = instructions = marked = False
     for number, line in enumerate(source.read_text().splitlines(), 1):
         mark = TAG_LINE.match(line)
         if mark:
@@ -68,21 +70,43 @@ def tagged(path, tag):
                 if (mark[1] == "tag") == inside:
                     raise QuoteError(f"{path}:{number}: {mark[1]}::{tag}[] out of place")
                 inside = mark[1] == "tag"
-                if inside and parts:
-                    parts.append("...")
+                if inside and found:
+                    shown.append("...")
+                found = True
             continue
-        if inside:
-            parts.append(line)
+        if MARKS.match(line):
+            instructions = "// exercise: " in line
+            in_exercise = "// end exercise" not in line
+            marked = marked and in_exercise
+            continue
+        if instructions and line.strip().startswith("//"):
+            continue
+        instructions = False
+        if not inside:
+            continue
+        if not in_exercise:
+            shown.append(line)
+            continue
+        if not marked and not line.startswith("#"):
+            shown.append(line[: len(line) - len(line.lstrip())] + YOURS)
+            marked = True
+        solution.append(line)
     if inside:
         raise QuoteError(f"{path}: tag::{tag}[] has no end::{tag}[]")
-    if not parts:
+    if not found:
         raise QuoteError(f"{path}: no tag::{tag}[]")
-    return textwrap.dedent("\n".join(without_exercise_marks(parts))).strip("\n")
+
+    return dedented(shown), dedented(solution)
 
 
 def block(path, tag):
     language = LANGUAGE.get(pathlib.Path(path).suffix, "")
-    return f"```{language}\n{tagged(path, tag)}\n```\n"
+    shown, solution = tagged(path, tag)
+    open_block = f"```{language}\n{shown}\n```\n"
+    if not solution:
+        return open_block
+    folded = f"```{language}\n{solution}\n```\n\n</details>\n"
+    return f"{ALL_FOLDED}\n\n{folded}" if shown == YOURS else f"{open_block}\n{FOLDED}\n\n{folded}"
 
 
 def process(page, write):

@@ -36,7 +36,8 @@ __global__ void RmsNormTreeKernel(const bf16* input,                // (num_toke
   // Your turn: Normalise row number blockIdx.x. First let each thread add up the squares of the
   // elements threadIdx.x, threadIdx.x + blockDim.x, ... in f32 and leave its sum in `partial`. Then
   // add the sums in a tree, with a barrier after every step; blockDim.x may be any number from 1 to
-  // 1,024. Last, let each thread write input * rsqrtf(mean + epsilon) * weight for its elements.
+  // 1,024. Last, let each thread write input * rsqrtf(mean + epsilon) * weight for its elements,
+  // where rsqrtf(x) is 1 / sqrt(x). Convert with __bfloat162float and __float2bfloat16.
 }
 
 // Version 2: warp shuffles in place of the tree.

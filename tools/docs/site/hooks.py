@@ -219,7 +219,8 @@ def on_page_markdown(markdown, page, config, files):
 
     def quoted(match):
         title = f"{match['path']}:{line_of(match['path'], match['tag'])}"
-        return re.sub(r"^```(\w*)", rf'``` {{.\1 title="{title}"}}', match["body"], count=1)
+        opening = re.compile(r"^```(\w+)$", re.MULTILINE)  # two where there is a solution to fold
+        return opening.sub(rf'``` {{.\1 title="{title}"}}', match["body"])
 
     def output(match):
         command = match[1].replace('"', INNER_QUOTE)
