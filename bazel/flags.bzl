@@ -46,10 +46,10 @@ flags_as_written = rule(
     doc = "NAME.inc: the flags as they were given, for a C++ program that calls bazel with them.",
 )
 
-# "04_rmsnorm" from 04_rmsnorm, 04 or rmsnorm; None from what names no lesson.
+# "04_rmsnorm" from 04_rmsnorm, 04, 4 or rmsnorm; None from what names no lesson.
 def _lesson_of(name):
     for lesson in LESSONS:
-        if name in [lesson, lesson[:2], lesson[3:]]:
+        if name in [lesson, lesson[:2], lesson[:2].lstrip("0") or "0", lesson[3:]]:
             return lesson
     return None
 
