@@ -273,11 +273,13 @@ void Print(const Json& json) {
   }
   table.AddRow({"output tokens/s", Number(json, "output_tokens_per_second", 0)});
   table.AddRow({"prompt and output tokens/s", Number(json, "total_tokens_per_second", 0)});
-  table.AddRow({"decode step, median", Number(json, "decode_step_ms", 3) + " ms"});
-  table.AddRow({"sequences in it", Number(json, "sequences_per_decode_step", 1)});
-  table.AddRow({"it reads", Number(json, "decode_read_gb_per_second", 0) + " GB/s"});
-  table.AddRow({"the device can read", Number(json, "device_read_gb_per_second", 0) + " GB/s"});
-  table.AddRow({"share", Number(json, "share_of_read_bandwidth", 1, 100) + " %"});
+  if (json["decode_steps"] > 0) {
+    table.AddRow({"decode step, median", Number(json, "decode_step_ms", 3) + " ms"});
+    table.AddRow({"sequences in it", Number(json, "sequences_per_decode_step", 1)});
+    table.AddRow({"it reads", Number(json, "decode_read_gb_per_second", 0) + " GB/s"});
+    table.AddRow({"the device can read", Number(json, "device_read_gb_per_second", 0) + " GB/s"});
+    table.AddRow({"share", Number(json, "share_of_read_bandwidth", 1, 100) + " %"});
+  }
   std::cout << table.ToString();
   if (IsSimulator()) {
     std::cout << "\nThese are times of a CPU that plays a GPU. On an NVIDIA GPU: --config=cuda\n";
@@ -295,10 +297,16 @@ void AddCommonFlags(CLI::App* app, BenchOptions* options) {
       ->check(AtLeast(1))
       ->capture_default_str();
   app->add_option("--seed", options->seed, "of prompts and lengths")
-      ->check(CLI::NonNegativeNumber)
+      ->check(Seed())
       ->capture_default_str();
   app->add_flag("--json", options->json, "one JSON object on standard output");
   AddEngineFlags(app, &options->engine);
+}
+
+// `max`: 0 where it was not given.
+void CheckLengths(const char* of, int length, int max) {
+  Check(max == 0 || max >= length, "--", of, "-len-max is ", max, ", expected at least --", of,
+        "-len, ", length);
 }
 
 int RunBench(int argc, char** argv) {
@@ -333,6 +341,8 @@ int RunBench(int argc, char** argv) {
                    "lengths are drawn from --output-len to this")
       ->check(AtLeast(1));
   if (!command_line.Parse(argc, argv)) return 0;
+  CheckLengths("input", options.input_len, options.input_len_max);
+  CheckLengths("output", options.output_len, options.output_len_max);
 
   Bench bench(options);
   const Json json = latency->parsed() ? bench.Latency() : bench.Throughput();

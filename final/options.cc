@@ -1,5 +1,7 @@
 #include "final/options.h"
 
+#include <charconv>
+#include <cstdint>
 #include <limits>
 
 #include "common/base/error.h"
@@ -19,7 +21,8 @@ void AddPromptFlags(CLI::App* app, Options* options) {
       ->allow_extra_args(false)  // or "[a,b]" would be two prompts
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app->add_option("--prompts", options->prompts_file,
-                  "JSON lines, each with prompt, messages or prompt_token_ids, and any of the "
+                  "JSON lines (-: of standard input), each with prompt, messages or "
+                  "prompt_token_ids, and any of the "
                   "sampling flags below as a field (max_tokens, temperature, stop, ...)")
       ->check(NotEmpty());
   app->add_flag("--raw", options->raw, "take prompts as they are, special tokens included");
@@ -52,7 +55,7 @@ void AddSamplingFlags(CLI::App* app, Options* options) {
                   "subtracted for each time that the answer has the token")
       ->capture_default_str();
   app->add_option("--seed", sampling.seed, "of the random draws, for each request alike")
-      ->check(CLI::NonNegativeNumber)  // -1 would wrap
+      ->check(Seed())
       ->capture_default_str();
   app->add_option("--stop", options->stop, "end the answer before this text; repeatable")
       ->check([](const std::string& text) { return text.empty() ? "is empty" : ""; })
@@ -69,6 +72,17 @@ void AddSamplingFlags(CLI::App* app, Options* options) {
 }
 
 }  // namespace
+
+CLI::Validator Seed() {
+  const auto check = [](const std::string& text) -> std::string {
+    uint64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (stop == end && error == std::errc() && std::to_string(value) == text) return "";
+    return StrCat("is '", text, "', expected a whole number from 0 to 2^64 - 1");
+  };
+  return CLI::Validator(check, "");
+}
 
 void AddEngineFlags(CLI::App* app, EngineConfig* config) {
   app->add_option("--max-num-seqs", config->max_num_seqs, "requests that run at a time")

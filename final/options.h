@@ -33,6 +33,9 @@ struct Options {
 // Throws Error for a bad command line. False when --help was asked for and printed.
 bool ParseOptions(int argc, char** argv, Options* options);
 
+// The check of a seed. CLI11 takes the largest number for all that are larger.
+CLI::Validator Seed();
+
 // The flags that size the engine, for every program that runs one.
 void AddEngineFlags(CLI::App* app, EngineConfig* config);
 

@@ -1,13 +1,16 @@
 #include "final/request.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <fstream>
+#include <iostream>
 #include <limits>
 #include <set>
 
 #include "common/base/error.h"
 #include "common/base/json.h"
-#include "common/base/mapped_file.h"
 #include "common/base/quote.h"
 #include "lessons/02_tokenizer/chat.h"
 
@@ -48,11 +51,13 @@ class Fields {
  public:
   explicit Fields(const Json& line) : line_(line) {}
 
+  bool Has(const char* name) const { return Find(name) != nullptr; }
+
   void Read(const char* name, int* value) const {
     const Json* field = Find(name);
     if (field == nullptr) return;
     Check(IsIntIn(*field, -1, std::numeric_limits<int>::max()), name, " is ", ShowJson(*field),
-          ", expected a whole number");
+          ", expected a whole number from -1 to 2^31 - 1");
     *value = *field;
   }
 
@@ -200,20 +205,20 @@ Request DefaultRequest(const Options& options) {
 }
 
 Request ParseLine(const std::string& text, const Options& options, const Tokenizer& tokenizer) {
-  const Json line = ParseJson(text);
+  const Json line = ParseJson(text, RepeatedKeys::kRefused);
   Check(line.is_object(), "is ", line.type_name(), ", expected a JSON object");
   RefuseUnknownFields(line);
+  const Fields fields(line);
   const int sources =
-      line.contains("prompt") + line.contains("messages") + line.contains("prompt_token_ids");
+      fields.Has("prompt") + fields.Has("messages") + fields.Has("prompt_token_ids");
   Check(sources == 1, "expected exactly one of prompt, messages and prompt_token_ids");
 
   Request request = DefaultRequest(options);
-  const Fields fields(line);
   std::vector<int>& ids = request.engine.prompt_token_ids;
-  if (line.contains("prompt")) {
+  if (fields.Has("prompt")) {
     request.shown = StringField(line, "prompt");
     ids = PromptIds(options, tokenizer, request.shown);
-  } else if (line.contains("messages")) {
+  } else if (fields.Has("messages")) {
     const std::vector<ChatMessage> messages = Messages(line["messages"]);
     request.shown = messages.back().content;
     ids = ChatPrompt(tokenizer, messages);
@@ -223,6 +228,23 @@ Request ParseLine(const std::string& text, const Options& options, const Tokeniz
   }
   ReadSampling(fields, &request);
   return request;
+}
+
+// The whole of a file, a pipe, or of standard input where `path` is "-".
+std::string ReadLines(const std::string& path) {
+  std::ifstream file;
+  errno = 0;
+  if (path != "-") file.open(path, std::ios::binary);
+  std::istream& in = path == "-" ? std::cin : file;
+  std::string text, part(size_t{1} << 20, '\0');
+  while (in.read(part.data(), part.size()) || in.gcount() > 0) {
+    text.append(part, 0, in.gcount());
+    Check(text.size() <= kMaxPromptsBytes, path, ": holds more than ", kMaxPromptsBytes,
+          " bytes; split it");
+  }
+  Check(in.eof() && !in.bad(), path,
+        ": cannot be read: ", errno == 0 ? "unknown reason" : std::strerror(errno));
+  return text;
 }
 
 template <typename Parse>
@@ -253,23 +275,21 @@ std::vector<Request> ReadRequests(const Options& options, const Tokenizer& token
   }
   if (options.prompts_file.empty()) return requests;
 
-  const MappedFile file(options.prompts_file);
-  Check(file.size() <= kMaxPromptsBytes, options.prompts_file, ": holds ", file.size(),
-        " bytes, expected at most ", kMaxPromptsBytes);
-  const std::string_view bytes = file.bytes();
+  const std::string bytes = ReadLines(options.prompts_file);
+  const std::string file = options.prompts_file == "-" ? "standard input" : options.prompts_file;
   int number = 0;
   for (size_t begin = 0; begin < bytes.size();) {
     const size_t end = std::min(bytes.find('\n', begin), bytes.size());
-    const std::string line(bytes.substr(begin, end - begin));
+    const std::string line = bytes.substr(begin, end - begin);
     begin = end + 1;
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     Request request = OrError("", [&] { return ParseLine(line, options, tokenizer); });
-    request.where = StrCat(options.prompts_file, ":", number);
+    request.where = StrCat(file, ":", number);
     if (request.shown.empty()) request.shown = request.where;
     requests.push_back(std::move(request));
   }
-  Check(!requests.empty(), options.prompts_file, ": holds no request; expected JSON lines");
+  Check(!requests.empty(), file, ": holds no request; expected JSON lines");
   return requests;
 }
 

@@ -158,6 +158,11 @@ TEST(Json, RefusesWithThePlace) {
   for (const char* text : {"", "{", "[1,]", "\"\xff\"", "nul", "1 2", "1e999"}) {
     EXPECT_EQ(ErrorOf([&] { ParseJson(text); }).rfind("is not JSON", 0), 0u) << text;
   }
+  EXPECT_EQ(ParseJson(R"({"a": 1, "a": 2})")["a"], 2);
+  EXPECT_EQ(ErrorOf([] { ParseJson(R"([{"a": 1, "a": 2}])", RepeatedKeys::kRefused); }),
+            "\"a\" is there twice");
+  EXPECT_NO_THROW(
+      ParseJson(R"([{"a": {"a": 1}, "b": {"a": 1}}, {"a": 1}])", RepeatedKeys::kRefused));
   EXPECT_EQ(ErrorOf([] { ParseJson("[1, x]"); }), "is not JSON at byte 5: invalid literal");
   EXPECT_EQ(ErrorOf([] { ParseJson("1e999"); }), "is not JSON: number overflow parsing '1e999'");
   const std::string long_text = "\"" + std::string(1 << 20, 'a');

@@ -144,6 +144,62 @@ TEST(Final, ARefusedRequestDoesNotHarmTheOthers) {
   EXPECT_TRUE(Contains(lines[7]["error"], "temperature is -1")) << lines[7];
 }
 
+TEST(Final, PromptsFromStandardInputAndFromAPipe) {
+  const std::string path = TempFile("piped.jsonl",
+                                    "{\"prompt\": \"Name a color.\", \"max_tokens\": 2}\n"
+                                    "{\"prompt\": 5}\n");
+  const Outcome by_name = Final("--json --prompts " + path);
+  const Outcome by_input = Final("--json --prompts - <" + path);
+  const Outcome by_pipe =
+      RunCommand("cat " + path + " | " + DataPath("final/final") + " --json --prompts /dev/stdin");
+  for (const Outcome& outcome : {by_name, by_input, by_pipe}) {
+    EXPECT_EQ(outcome.status, 1) << outcome.errors;
+    const std::vector<Json> lines = JsonLines(outcome.output);
+    ASSERT_EQ(lines.size(), 2u);
+    EXPECT_EQ(lines[0], JsonLines(by_name.output)[0]);
+  }
+  EXPECT_TRUE(Contains(by_input.output, "standard input:2: prompt: expected a string"));
+  for (const char* nothing : {"- </dev/null", "/dev/null"}) {
+    const Outcome outcome = Final(std::string("--prompts ") + nothing);
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_TRUE(Contains(outcome.errors, "holds no request")) << outcome.errors;
+  }
+  EXPECT_TRUE(Contains(Final("--prompts " + testing::TempDir()).errors, "cannot be read"));
+}
+
+// The front of a pipeline, whose end has seen enough.
+TEST(Final, AClosedPipeEndsTheRun) {
+  const std::string endless = DataPath("final/final") +
+                              " --prompt 'Tell me a short story about a fox.' --ignore-eos "
+                              "--max-tokens 100000";
+  const std::string status = testing::TempDir() + "status";
+  const std::string into_head = "; echo $? >" + status + ") | head -c 1";
+  // Killed by the signal, as any program; or, where it is ignored, with a word on why.
+  RunCommand("(" + endless + into_head);
+  EXPECT_EQ(ReadTextFile(status), "141\n");
+  RunCommand("(trap '' PIPE; " + endless + into_head);
+  EXPECT_EQ(ReadTextFile(status), "2\n");
+}
+
+TEST(Final, AModelFolderThatLacksAFileIsNamed) {
+  const std::string folder = testing::TempDir() + "partial";
+  const std::string whole = DataPath("models/pocket");
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"config.json", "config.json: cannot be opened"},
+      {"tokenizer.json", "tokenizer.json: cannot be opened"},
+      {"model.safetensors", "holds no weights"}};
+  for (const auto& [lacking, message] : files) {
+    RunCommand("rm -rf " + folder + " && mkdir " + folder);
+    for (const auto& [file, unused] : files) {
+      if (file != lacking) RunCommand("ln -s " + whole + "/" + file + " " + folder);
+    }
+    const Outcome outcome = Final("--prompt x --model " + folder);
+    EXPECT_EQ(outcome.status, 2) << lacking;
+    EXPECT_EQ(outcome.output, "") << lacking;
+    EXPECT_TRUE(Contains(outcome.errors, message)) << outcome.errors;
+  }
+}
+
 TEST(Final, APromptLongerThanTheModelIsRefused) {
   const Outcome outcome = Final("--max-model-len 8 --prompt 'What is 2+2?'");
   EXPECT_EQ(outcome.status, 1);
@@ -308,6 +364,63 @@ TEST(Final, BiasAllowedAndBannedTokens) {
   EXPECT_EQ(stopped["token_ids"].size(), 0u) << "an end token is not shown";
 }
 
+// The bundled model has three: what ends a text, a message and a turn.
+TEST(Final, EveryEndTokenEndsAnAnswerAndIsNotShown) {
+  const Json config = Json::parse(ReadTextFile(DataPath("models/pocket/generation_config.json")));
+  const std::vector<int> end_tokens = config["eos_token_id"];
+  ASSERT_EQ(end_tokens.size(), 3u);
+  std::string requests;
+  for (const int token : end_tokens) {
+    Json request = {{"prompt", "Name a color."}, {"max_tokens", 2}, {"allowed_token_ids", {token}}};
+    requests += request.dump() + "\n";
+    request["ignore_eos"] = true;
+    requests += request.dump() + "\n";
+    request["stop_token_ids"] = {token};
+    requests += request.dump() + "\n";
+  }
+  const std::vector<Json> lines = Answers(requests);
+  ASSERT_EQ(lines.size(), 9u);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const int token = end_tokens[i / 3];
+    const bool goes_on = i % 3 == 1;
+    EXPECT_EQ(lines[i]["finish_reason"], goes_on ? "length" : "stop") << lines[i];
+    EXPECT_EQ(lines[i]["token_ids"], goes_on ? Json({token, token}) : Json::array()) << lines[i];
+    EXPECT_EQ(lines[i]["text"], "") << "a special token has no text";
+  }
+}
+
+TEST(Final, TheModelsLengthEndsAnAnswer) {
+  const std::string request = R"({"prompt": "Name a color.", "ignore_eos": true})";
+  const int prompt = static_cast<int>(Answers(request).at(0)["prompt_token_ids"].size());
+  for (const int room : {1, 2, 16, 17}) {
+    const Json line = Answers(request, "--max-model-len " + std::to_string(prompt + room)).at(0);
+    EXPECT_EQ(line["finish_reason"], "length");
+    EXPECT_EQ(line["token_ids"].size(), room);
+  }
+  EXPECT_EQ(Answers(request, "--max-model-len " + std::to_string(prompt), 1).at(0)["finish_reason"],
+            "error");
+}
+
+// Tokens may hold any bytes; a text never does.
+TEST(Final, TheTextIsUtf8WhateverTheTokens) {
+  const Json vocabulary =
+      Json::parse(ReadTextFile(DataPath("models/pocket/tokenizer.json")))["model"]["vocab"];
+  const int lead = vocabulary["\u00e4"];  // byte E4 begins a character of three bytes
+  const int tail = vocabulary["\u00b8"];  // byte B8 goes on with one
+  for (const std::vector<int>& ids : {std::vector<int>{lead}, {tail}, {lead, tail}}) {
+    const Json request = {{"prompt", "Name a color."},
+                          {"max_tokens", 9},
+                          {"temperature", 2},
+                          {"allowed_token_ids", ids}};
+    const Json line = Answers(request.dump()).at(0);
+    EXPECT_EQ(line["token_ids"].size(), 9u);
+    EXPECT_FALSE(line["text"].get<std::string>().empty());
+    const Outcome shown = Final("--prompts " + TempFile("bytes.jsonl", request.dump()));
+    EXPECT_TRUE(Contains(shown.output, line["text"].get<std::string>() + "\n")) << shown.output;
+    EXPECT_NO_THROW(Json(shown.output).dump()) << "not UTF-8";
+  }
+}
+
 TEST(Final, AWrongFieldIsRefusedByName) {
   const std::vector<std::pair<std::string, std::string>> fields = {
       {R"("temperature": -1)", "temperature is -1"},
@@ -324,6 +437,12 @@ TEST(Final, AWrongFieldIsRefusedByName) {
       {R"("logit_bias": [1])", "logit_bias"},
       {R"("allowed_token_ids": [-1])", "allowed_token_ids"},
       {R"("logprobs": 1000)", "logprobs is 1000"},
+      {R"("prompt_logprobs": 129)", "prompt_logprobs is 129"},
+      {R"("stop_token_ids": [-1])", "stop_token_ids: -1"},
+      {R"("logit_bias": {"5": 101})", "logit_bias is 101"},
+      {R"("temperature": 1e300)", "temperature is inf"},
+      {R"("repetition_penalty": 0)", "repetition_penalty is 0"},
+      {R"("allowed_token_ids": [5], "bad_token_ids": [5])", "leave no token to choose"},
       {R"("presence_penalty": 3)", "presence_penalty is 3"},
       {R"("best_of": 3)", "best_of"},
   };

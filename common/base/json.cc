@@ -1,5 +1,9 @@
 #include "common/base/json.h"
 
+#include <set>
+#include <string>
+#include <vector>
+
 #include "common/base/error.h"
 
 namespace tinyvllm {
@@ -36,12 +40,24 @@ std::string Reason(std::string_view message) {
   return std::string(message.substr(0, message.find("; last read")));
 }
 
+Json ParseWithoutRepeatedKeys(std::string_view text) {
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  return Json::parse(text, [&](int /*depth*/, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key) {
+      Check(keys.back().insert(parsed).second, ShowJson(parsed), " is there twice");
+    }
+    return true;
+  });
+}
+
 }  // namespace
 
-Json ParseJson(std::string_view text) {
+Json ParseJson(std::string_view text, RepeatedKeys repeated) {
   CheckNesting(text);
   try {
-    return Json::parse(text);
+    return repeated == RepeatedKeys::kRefused ? ParseWithoutRepeatedKeys(text) : Json::parse(text);
   } catch (const Json::parse_error& error) {
     throw Error("is not JSON at byte ", error.byte, ": ", Reason(error.what()));
   } catch (const Json::exception& error) {  // a number too large

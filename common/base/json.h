@@ -12,9 +12,12 @@
 
 namespace tinyvllm {
 
+// Of a key that an object has twice. JSON leaves open what it means; most programs take the last.
+enum class RepeatedKeys { kLastCounts, kRefused };
+
 // Throws Error with the place for what is not JSON, and for lists and objects that nest deeper than
 // 32 levels: printing or copying a value takes stack for each.
-nlohmann::json ParseJson(std::string_view text);
+nlohmann::json ParseJson(std::string_view text, RepeatedKeys repeated = RepeatedKeys::kLastCounts);
 
 // A value, or the start of a long one, as one line of ASCII.
 std::string ShowJson(const nlohmann::json& value);

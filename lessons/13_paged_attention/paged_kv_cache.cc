@@ -31,13 +31,12 @@ size_t PagedKvCache::BytesPerBlock(const ModelConfig& config, int block_size) {
 }
 
 PagedKvCache::PagedKvCache(const ModelConfig& config, const PassLimits& limits, int num_blocks,
-                           int block_size, bool batch_invariant)
+                           int block_size)
     : limits_(limits),
       shape_(AttentionShapeOf(config)),
       num_layers_(config.num_hidden_layers),
       num_blocks_(num_blocks),
       block_size_(block_size),
-      batch_invariant_(batch_invariant),
       max_spans_(MaxSpans(limits)) {
   Check(num_blocks >= 1 && block_size >= 1, "KV cache: ", num_blocks, " blocks of ", block_size,
         " tokens; expected at least one of each");

@@ -41,12 +41,7 @@ class PagedKvCache {
  public:
   // Takes all the memory there will be. `limits` are those of the passes to come. Throws Error when
   // the device has too little, or there are more rows in a layer than 2^31 - 1.
-  //
-  // batch_invariant is a promise of the engine: a request's tokens, the same bits in any company.
-  // This cache's attention keeps it either way, at no cost, so here it is only remembered, for
-  // stages that have a faster way without.
-  PagedKvCache(const ModelConfig& config, const PassLimits& limits, int num_blocks, int block_size,
-               bool batch_invariant = false);
+  PagedKvCache(const ModelConfig& config, const PassLimits& limits, int num_blocks, int block_size);
   virtual ~PagedKvCache() = default;
 
   // K and V of one block in all layers.
@@ -62,7 +57,8 @@ class PagedKvCache {
   virtual void Begin(const Batch& batch, const std::vector<BlockSpan>& tables, cudaStream_t stream);
 
   // The stage: stores K and V of the batch's tokens, then attends to all that the tables name.
-  // Throws Error when Begin was not called for this pass.
+  // What a query gets is the same bits in any batch. Throws Error when Begin was not called for
+  // this pass.
   virtual void Attend(const PassContext& pass, int layer);
 
   // What Attend asks for of Buffer::kWorkspace in passes of these limits.
@@ -70,7 +66,6 @@ class PagedKvCache {
 
   int num_blocks() const { return num_blocks_; }
   int block_size() const { return block_size_; }
-  bool batch_invariant() const { return batch_invariant_; }
   size_t bytes() const { return pool_.bytes(); }
   KvPages pages(int layer);
 
@@ -101,7 +96,6 @@ class PagedKvCache {
   const int num_layers_;
   const int num_blocks_;
   const int block_size_;
-  const bool batch_invariant_;
   const int64_t max_spans_;
   DeviceBuffer<bf16> pool_;  // (layers, K and V, num_blocks, kv_heads, block_size, head_dim)
   DeviceBuffer<int> tickets_;

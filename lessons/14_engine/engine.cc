@@ -70,9 +70,10 @@ int BlocksByMemory(const ModelConfig& model, const EngineConfig& config) {
   const size_t countable =
       std::numeric_limits<int>::max() / (size_t{1} * config.block_size * model.num_key_value_heads);
   const size_t blocks = std::min({bytes / block_bytes, enough, countable});
-  Check(blocks >= 1, "no memory is left for the KV cache: a block takes ", HumanBytes(block_bytes),
-        ", ", HumanBytes(used), " of ", HumanBytes(total), " are taken, and ", HumanBytes(usable),
-        " may be; lower --max-num-batched-tokens or --max-num-seqs, or raise "
+  Check(blocks >= 1, "no memory is left for the KV cache: a block of ", config.block_size,
+        " tokens takes ", HumanBytes(block_bytes), ", and ", HumanBytes(bytes), " are left (of ",
+        HumanBytes(total), ", ", HumanBytes(used), " are taken and ", HumanBytes(usable),
+        " may be); lower --block-size, --max-num-batched-tokens or --max-num-seqs, or raise "
         "--gpu-memory-utilization");
   return static_cast<int>(blocks);
 }
@@ -97,8 +98,7 @@ std::unique_ptr<PagedKvCache> MakeCache(const ModelConfig& model, const PassLimi
         model, limits, blocks, config.block_size,
         config.earlier.paged_too ? Layers::kEven : Layers::kAll);
   }
-  return std::make_unique<PagedKvCache>(model, limits, blocks, config.block_size,
-                                        config.batch_invariant);
+  return std::make_unique<PagedKvCache>(model, limits, blocks, config.block_size);
 }
 
 bool Contains(const std::vector<int>& values, int value) {
