@@ -1,7 +1,10 @@
 // Checks of lesson 04: every version against the formula in f64, over many shapes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -43,6 +46,15 @@ std::vector<bf16> Bf16s(const std::vector<double>& numbers) {
   return values;
 }
 
+constexpr size_t kMaxThreads = 1024;  // of a block
+constexpr char kTree[] = "docs/04_rmsnorm.md#version-1-a-tree";
+constexpr char kTwoThreadsMeet[] =
+    "one thread reads a sum that another has not written yet, or is changing: a barrier is missing "
+    "(before the tree, and after each of its steps), or more threads add than the distance is long";
+constexpr char kBeyondPartial[] =
+    "an index beyond `partial`, at the line that the report above names: it has a place for each "
+    "thread of one block, and this thread's is threadIdx.x";
+
 // The sum that a tree gives which rounds down where it halves.
 double TreeThatLosesTheMiddle(std::vector<double> sums) {
   for (size_t active = sums.size(); active > 1; active /= 2) {
@@ -77,9 +89,24 @@ testing::AssertionResult CheckRow(const std::vector<double>& row, const std::vec
   std::vector<double> unweighted;
   for (double x : row) unweighted.push_back(x / root);
 
-  constexpr char kTree[] = "docs/04_rmsnorm.md#version-1-a-tree";
-  return Guide("docs/04_rmsnorm.md#the-mathematics")
-      .Input("x", row)
+  Guide guide("docs/04_rmsnorm.md#the-mathematics");
+  if (size > kMaxThreads) {
+    double sum_of_first = 0;
+    for (size_t i = 0; i < kMaxThreads; ++i) sum_of_first += squares[i];
+    const std::vector<double> short_sum = Divided(sum_of_first, size);
+    std::vector<double> short_row = short_sum;
+    for (size_t i = kMaxThreads; i < size; ++i) short_row[i] = NAN;
+    constexpr char kGoesOn[] =
+        "a block has at most 1,024 threads, so each goes on, in steps of blockDim.x, until the row "
+        "ends";
+    guide
+        .Mistake(
+            StrCat("only the first 1,024 elements are in the sum, and were written: ", kGoesOn),
+            short_row, kTree)
+        .Mistake(StrCat("only the first 1,024 elements are in the sum: ", kGoesOn), short_sum,
+                 kTree);
+  }
+  return guide.Input("x", row)
       .Input("weight", weight)
       .Input("epsilon", epsilon)
       .Start(
@@ -97,12 +124,15 @@ testing::AssertionResult CheckRow(const std::vector<double>& row, const std::vec
       .Mistake("epsilon is missing", Scaled(1 / std::sqrt(mean)))
       .Mistake("epsilon was added to the root; it belongs under it",
                Scaled(1 / (std::sqrt(mean) + epsilon)), "docs/04_rmsnorm.md#pitfalls")
+      .Mistake("epsilon was added to what rsqrtf gave; it belongs into its argument",
+               Scaled(1 / std::sqrt(mean) + epsilon), "docs/04_rmsnorm.md#pitfalls")
       .Mistake("each thread scaled by its own square; the sum of all is partial[0]", alone, kTree)
       .Mistake(
           "the tree loses sums: of an odd count the middle one has no partner, and waits for "
           "the next step",
           Divided(TreeThatLosesTheMiddle(squares), size), kTree)
-      .WhenOrderMatters("", kTree)
+      .WhenOrderMatters(kTwoThreadsMeet, kTree)
+      .WhenThrown("illegal memory access", kBeyondPartial, kTree)
       .Otherwise(
           "the sum of the squares: follow the tree on paper, who adds which sum in each step")
       .Compare([&] { return Norm(kRmsNormVersions[0].launch, Bf16s(row), Bf16s(weight), epsilon); },
@@ -122,9 +152,60 @@ TEST(RmsNormFirstSteps, ASmallRowWhereEpsilonCounts) {
 }
 
 TEST(RmsNormFirstSteps, ARowLongerThanABlock) {
-  std::vector<double> row(1030, 0.5), weight(1030, 1);
-  row[1029] = 16;  // of the sum of 513, it is half
+  std::vector<double> row(1500, 0.5), weight(1500, 1);
+  row[1499] = 19.5;  // of the sum of 755, it is half
   EXPECT_TRUE(CheckRow(row, weight, kEpsilon));
+}
+
+TEST(RmsNormFirstSteps, ThreeRowsABlockEach) {
+  constexpr int kSize = 4;
+  const std::vector<double> x = {1, -2, 3, 0.5, 4, 1, -1, 2, 0.5, 0.5, 2, -3};
+  const std::vector<double> weight = {1, 1, 2, 1};
+  std::vector<double> scales;
+  for (size_t row = 0; row < x.size(); row += kSize) {
+    double sum = 0;
+    for (int i = 0; i < kSize; ++i) sum += x[row + i] * x[row + i];
+    scales.push_back(1 / std::sqrt(sum / kSize + kEpsilon));
+  }
+  // Element i of row r is `x` of row `from`, times the scale of row `of`.
+  const auto Rows = [&](const std::function<size_t(size_t r)>& from,
+                        const std::function<size_t(size_t r)>& of) {
+    std::vector<double> output;
+    for (size_t k = 0; k < x.size(); ++k) {
+      const size_t r = k / kSize, i = k % kSize;
+      output.push_back(x[from(r) * kSize + i] * scales[of(r)] * weight[i]);
+    }
+    return output;
+  };
+  const auto own = [](size_t r) { return r; };
+  const auto first = [](size_t) { return size_t{0}; };
+  std::vector<double> first_alone = Rows(own, own);
+  std::fill(first_alone.begin() + kSize, first_alone.end(), NAN);
+  EXPECT_TRUE(
+      Guide(kTree)
+          .Input("x", x, kSize)
+          .Input("weight", weight)
+          .Start("row number blockIdx.x begins at element `row`, in the input and in the output")
+          .Mistake("the first row alone came out. Block b's row begins at b * hidden_size; its "
+                   "places in "
+                   "`partial`, which each block has for itself, begin at 0",
+                   first_alone)
+          .Mistake("every block took the first row: its row begins at element `row` of the input",
+                   Rows(first, first))
+          .Mistake("every row has the scale of the first: in the sum, too, a block's row begins at "
+                   "element `row` of the input",
+                   Rows(own, first))
+          .Mistake("each row is the first, with its own scale: where it writes, too, a block's row "
+                   "begins at element `row` of the input",
+                   Rows(first, own))
+          .WhenOrderMatters(
+              "two blocks write the same elements: block b's row begins at b * hidden_size in the "
+              "output, too. Or a barrier is missing")
+          .WhenThrown("illegal memory access", kBeyondPartial)
+          .Otherwise("the first step that fails, above, says more")
+          .Compare(
+              [&] { return Norm(kRmsNormVersions[0].launch, Bf16s(x), Bf16s(weight), kEpsilon); },
+              Rows(own, own), kRelative, 0, kSize));
 }
 
 // --- All versions, and the function that the engine calls.

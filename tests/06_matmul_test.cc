@@ -303,10 +303,14 @@ testing::AssertionResult CheckCall() {
                                             : ReadAs<float, Out>(kProduct, old));
   for (const GemmCall& call : WrongCalls()) guide.Mistake(call.Faults(), call.Result());
   return guide
+      .WhenThrown("functionality is not supported",
+                  "cuBLAS does not have this combination of types: input and weight are "
+                  "CUDA_R_16BF, the output is kCudaType<Out>, the sums are CUBLAS_COMPUTE_32F")
       .WhenRefused(
-          "cuBLAS refuses a leading dimension that is shorter than the columns it sees: "
-          "those of the operands, and m for the output. Do the operands stand in the order "
-          "of outputᵀ = weight · inputᵀ, with m, n and k of that product?")
+          "cuBLAS refuses a leading dimension that is shorter than a column it sees, and its "
+          "columns are our rows. Is lda, ldb or ldc not the length of a row in our memory? Is the "
+          "operand not transposed that must be? Or do the operands, m, n and k not stand in the "
+          "order of outputᵀ = weight · inputᵀ?")
       .Otherwise(
           "read the six numbers of the input in columns of three, as the page does: what "
           "does cuBLAS see, and what does outputᵀ = weight · inputᵀ want?")

@@ -34,6 +34,29 @@ std::vector<int64_t> Expected(const std::vector<int>& input) {
   return sums;
 }
 
+TEST(PrefixSumsChallenge, AddsUpWhatComesBefore) {
+  const std::vector<int> input = {3, 1, 4, 1};
+  EXPECT_TRUE(
+      Guide("docs/00_first_kernel.md#challenge")
+          .Input("input", input)
+          .Start("write the kernels in lessons/00_first_kernel/challenge/prefix_sums.cu, and "
+                 "launch them in PrefixSums",
+                 std::vector<double>(input.size(), -1))
+          .Mistake("element i itself is missing in sum i", {0, 3, 4, 8})
+          .Compare([&] { return Sums(input); }, Expected(input)));
+}
+
+TEST(PrefixSumsChallenge, GoesOnInTheNextBlock) {
+  const std::vector<int> ones(600, 1);
+  std::vector<double> anew;
+  for (size_t i = 0; i < ones.size(); ++i) anew.push_back(i % kThreadsPerBlock + 1);
+  EXPECT_TRUE(
+      Guide("docs/00_first_kernel.md#challenge")
+          .Input("input", ones)
+          .Mistake("each block begins anew: the sum of all blocks before it is missing", anew)
+          .Compare([&] { return Sums(ones); }, Expected(ones)));
+}
+
 TEST(PrefixSumsChallenge, IsExactForEveryLength) {
   for (int n : {1, 4, 255, 256, 257, 512, 1000, 70000}) {
     const std::vector<int> input = Random(n).Integers(n, -1'000'000'000, 2'000'000'000);
