@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/base/error.h"
+
 namespace tinyvllm {
 namespace {
 
@@ -49,6 +51,15 @@ std::string DescribeLearnersCode(const std::vector<std::string>& lessons) {
     if (!place.empty()) text += " (" + place + ")";
   }
   return text.empty() ? text : text + "\n";
+}
+
+std::string WhereToLook(const std::vector<std::string>& lessons) {
+  std::string text;
+  for (const std::string& lesson : lessons) {
+    text += (text.empty() ? "Part of this is your code. Do its checks pass?\n" : "") +
+            StrCat("  bazel test //tests:", lesson, "_test --//:exercise=", lesson, "\n");
+  }
+  return text;
 }
 
 }  // namespace tinyvllm

@@ -25,4 +25,7 @@ EarlierLessons StagesOf(const std::vector<std::string>& lessons);
 // "with your code: 04_rmsnorm, 07_attention (in place of lesson 13's)\n"; nothing for no lessons.
 std::string DescribeLearnersCode(const std::vector<std::string>& lessons);
 
+// After a failure: which checks may say why. Nothing for no lessons.
+std::string WhereToLook(const std::vector<std::string>& lessons);
+
 }  // namespace tinyvllm

@@ -158,6 +158,7 @@ int Run(int argc, char** argv) {
             << " steps\n";
   if (trace) std::cerr << "trace: " << options.trace << ", to be opened in ui.perfetto.dev\n";
   if (demo && !options.json) PrintDemoSummary(steps, engine, seconds);
+  if (printer.failed()) std::cerr << WhereToLook(LearnersLessons());
   return printer.failed() ? 1 : 0;
 }
 

@@ -348,7 +348,7 @@ TEST(PlantedBugs, AreNotRunOnAGpu) {
   EXPECT_THROW(VectorAddWithoutGuard(nullptr, nullptr, nullptr, 1, stream.get()), Error);
 }
 
-TEST(PlantedBugsDeathTest, TheSimulatorNamesTheBarrierInAnIf) {
+TEST(PlantedBugs, TheSimulatorNamesTheBarrierInAnIf) {
   if (!IsSimulator()) GTEST_SKIP() << "undefined behaviour on a GPU";
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto launch = [](const float* a, const float*, float* output, int n, cudaStream_t stream) {
@@ -357,7 +357,7 @@ TEST(PlantedBugsDeathTest, TheSimulatorNamesTheBarrierInAnIf) {
   EXPECT_EXIT(RunPlantedBug(launch), testing::ExitedWithCode(3), "128 thread.*planted_bugs.cu:");
 }
 
-TEST(PlantedBugsDeathTest, TheMemoryCheckerNamesTheMissingGuard) {
+TEST(PlantedBugs, TheMemoryCheckerNamesTheMissingGuard) {
   if (!ChecksMemory()) GTEST_SKIP() << "no memory checker; --config=check has it";
   testing::FLAGS_gtest_death_test_style = "threadsafe";
 #ifdef __SANITIZE_ADDRESS__
@@ -368,7 +368,7 @@ TEST(PlantedBugsDeathTest, TheMemoryCheckerNamesTheMissingGuard) {
 #endif
 }
 
-TEST(PlantedBugsDeathTest, TheRaceDetectorNamesTheMissingBarrier) {
+TEST(PlantedBugs, TheRaceDetectorNamesTheMissingBarrier) {
   if (!FindsRaces()) GTEST_SKIP() << "no race detector; --config=race has it";
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto launch = [](const float* a, const float*, float* output, int n, cudaStream_t stream) {

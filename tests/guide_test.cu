@@ -233,8 +233,8 @@ TEST(Guide, FindsWhatIsRightInOneOrderOnly) {
   const std::string failure = FailureOf(LeftNeighbours(false));
   EXPECT_NE(failure.find("with no barrier in between"), std::string::npos) << failure;
   const std::string own = FailureOf(LeftNeighbours(false, "two threads write one element"));
-  EXPECT_NE(own.find("wrong in another: two threads write one element; bazel test --config=race "
-                     "names the two lines\nread          docs/05"),
+  EXPECT_NE(own.find("wrong in another: two threads write one element; with --config=race in the "
+                     "command the two lines are named\nread          docs/05"),
             std::string::npos)
       << own;
 }

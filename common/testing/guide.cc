@@ -181,7 +181,7 @@ testing::AssertionResult Guide::Compare(const std::function<Values()>& compute,
                           cause.empty() ? "one thread reads what another writes, with no barrier "
                                           "in between: one is missing, or an index is wrong"
                                         : cause,
-                          "; bazel test --config=race names the two lines"),
+                          "; with --config=race in the command the two lines are named"),
                    section.empty() ? section_ : section);
   }
   const std::vector<double>& numbers = wrong.numbers();
@@ -203,7 +203,7 @@ testing::AssertionResult Guide::Compare(const std::function<Values()>& compute,
   if (!wrong.are_words() && at < wrong.size() && std::isnan(numbers[at])) {
     return Failure(wanted, came,
                    "memory was read that nothing had written, which is NaN here, or 0 was divided "
-                   "by 0; bazel test --config=check names the line that read it",
+                   "by 0; with --config=check in the command the line that read it is named",
                    section_);
   }
   return Failure(wanted, came,

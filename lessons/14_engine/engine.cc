@@ -327,9 +327,8 @@ void Engine::TakeToken(Request* request, int row, EngineOutput* output) {
   const int token = sampler_->token_id(row);
   if (token < 0) {
     output->error =
-        StrCat("request ", output->request,
-               ": no token can be chosen; its logits are minus infinity or not numbers, "
-               "or all that are numbers are banned");
+        "no token can be chosen; its logits are minus infinity or not numbers, or all that are "
+        "numbers are banned";
     return Finish(request, output, FinishReason::kStop);
   }
   if ((!asked.ignore_eos && Contains(model_.eos_token_ids, token)) ||
