@@ -488,7 +488,7 @@ testing::AssertionResult CheckOnline() {
     bool shrinks_sum = true, shrinks_a = true, weighs_a = true, weighs_sum = true;
     bool shrinks_new = false, resets = false, adds_a = true, adds_sum = true;
     bool natural_shrink = false, natural_weight = false;
-    bool skips_largest = false, only_largest = false;
+    bool skips_largest = false, only_largest = false, measured_from_zero = false;
   };
   const auto With = [&](auto change) {
     Rules rules;
@@ -504,6 +504,7 @@ testing::AssertionResult CheckOnline() {
       if (rules.only_largest && s <= m) continue;
       double c = rules.natural_shrink ? std::exp(m - next) : std::exp2(m - next);
       double w = rules.natural_weight ? std::exp(s - next) : std::exp2(s - next);
+      if (rules.measured_from_zero) w = std::exp2(s);
       if (rules.resets && s > m) c = 0;
       if (rules.shrinks_new) w *= m == -INFINITY ? 1 : c;
       l = l * (rules.shrinks_sum ? c : 1) + (rules.adds_sum ? rules.weighs_sum ? w : 1 : 0);
@@ -516,9 +517,11 @@ testing::AssertionResult CheckOnline() {
   return Guide(kOneScore)
       .Input("scores", page_scores)
       .Input("values", page_values)
-      .Input("they are",
-             "the keys 0, 4, 8 and 12, which one group of lanes takes one by one; the "
-             "keys between them have next to no weight")
+      .Input(
+          "they are",
+          "the page's, but for the value 300, which is 30 there: so each mistake gives another "
+          "number. They belong to the keys 0, 4, 8 and 12, which one group of lanes takes one by "
+          "one; the keys between them have next to no weight")
       .Mistake(
           "not a number. If nothing is written yet: the update at \"Your turn\" in OnlineKernel, "
           "in lessons/13_paged_attention/exercise/paged_attention.cu; begin with the new largest "
@@ -548,6 +551,8 @@ testing::AssertionResult CheckOnline() {
       .Mistake(kPowersOfE, With([](Rules* rules) { rules->natural_weight = true; }))
       .Mistake(kPowersOfE,
                With([](Rules* rules) { rules->natural_shrink = rules->natural_weight = true; }))
+      .Mistake("the weight is 2^score: it is measured against the largest score so far, as all are",
+               With([](Rules* rules) { rules->measured_from_zero = true; }))
       .Mistake("softmax.sum has the weights, but nothing was added to sum[c][i]", 0.0)
       .Mistake("sum[c][i] was set, not added to", With([](Rules* rules) { rules->adds_a = false; }))
       .Mistake(

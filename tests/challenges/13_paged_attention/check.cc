@@ -31,16 +31,26 @@ struct Memory {
       content.at(copy->to) = content.at(copy->from);
       ++num_copies;
     }
-    content.at(sequence->blocks.at(length / kBlockSize)).at(length % kBlockSize) = token;
+    content.at(BlockOf(*sequence, length)).at(length % kBlockSize) = token;
     sequence->text.push_back(token);
   }
 
   std::vector<int> Read(const Sequence& sequence) const {
     std::vector<int> text;
     for (size_t i = 0; i < sequence.text.size(); ++i) {
-      text.push_back(content.at(sequence.blocks.at(i / kBlockSize)).at(i % kBlockSize));
+      text.push_back(content.at(BlockOf(sequence, i)).at(i % kBlockSize));
     }
     return text;
+  }
+
+  static int BlockOf(const Sequence& sequence, size_t token) {
+    const size_t index = token / kBlockSize;
+    Check(
+        index < sequence.blocks.size(), "token ", token, " belongs into the table's block number ",
+        index, ", and the table has ", sequence.blocks.size(),
+        ": PrepareAppend, in lessons/13_paged_attention/challenge/fork.cc, makes room for a token, "
+        "and Fork keeps what is there");
+    return sequence.blocks[index];
   }
 
   BlockPool pool;
