@@ -89,6 +89,10 @@ std::string SavingsTable(const std::vector<PlannedBuffer>& plain, const EnginePl
   row("logits of the last tokens alone (09)", BytesOf(plain, "embed_proj"), plan.bytes("logits"));
   row("the choice is made on the device (11)", BytesOf(plain, "embed_proj (copy)"), 0);
   row("no matrix of scores (13)", BytesOf(plain, "prefill_attn_scores"), plan.bytes("workspace"));
+  const size_t named_before = BytesOf(plain, "embed_proj") + BytesOf(plain, "prefill_attn_scores");
+  const size_t named_here = plan.bytes("logits") + plan.bytes("workspace");
+  row("q|k|v and gate|up in one product, sums in f32 (09)", Sum(plain, false) - named_before,
+      plan.apart() - named_here);
   row("buffers share memory (09)", plan.apart(), plan.shared());
   row("all device buffers", Sum(plain, false), plan.shared());
   row("all host buffers", Sum(plain, true), 0);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -612,6 +613,30 @@ TEST(Plan, PrintsBothPlansAndThePool) {
       Final("--plan --max-model-len 100 --max-num-seqs 3 --model " + DataPath("models/pocket"));
   EXPECT_EQ(other.status, 0) << other.errors;
   EXPECT_TRUE(Contains(other.output, "100 tokens, 3 sequences")) << other.output;
+}
+
+// What the changes on the device save, one by one, is what they save together.
+TEST(Plan, TheSavingsAddUp) {
+  for (const char* sizes : {"", " --max-model-len 4096 --max-num-seqs 16"}) {
+    const std::string plan = Final(std::string("--plan") + sizes).output;
+    std::istringstream lines(plan.substr(plan.find("What each change saves")));
+    double sum = 0, all = 0;
+    int rows = 0;
+    for (std::string line; std::getline(lines, line) && !Contains(line, "The KV cache");) {
+      if (!Contains(line, "iB") || Contains(line, "on the device") || Contains(line, "host"))
+        continue;
+      std::istringstream cell(line.substr(line.find_last_of(' ', line.find_last_of(' ') - 1)));
+      double value = 0;
+      std::string unit;
+      cell >> value >> unit;
+      value *= unit == "GiB" ? 1024 : unit == "KiB" ? 1.0 / 1024 : 1;
+      (Contains(line, "all device buffers") ? all : sum) += value;
+      ++rows;
+    }
+    EXPECT_EQ(rows, 5) << plan;
+    EXPECT_GT(all, 100);
+    EXPECT_NEAR(sum, all, all > 1024 ? 6 : 0.05) << plan;  // as far as decimals say
+  }
 }
 
 TEST(Plan, BinaryBytes) {
