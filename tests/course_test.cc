@@ -105,6 +105,41 @@ TEST(Hints, ThreeALessonAllDifferentAndNoneGivesTheSolutionAway) {
   }
 }
 
+// What a reader sees who opens nothing.
+std::string WithoutFolded(std::string page) {
+  constexpr char kBegin[] = "<details>", kEnd[] = "</details>";
+  for (size_t begin; (begin = page.find(kBegin)) != std::string::npos;) {
+    const size_t end = page.find(kEnd, begin);
+    if (end == std::string::npos) return page.substr(0, begin);
+    page.erase(begin, end + sizeof kEnd - 1 - begin);
+  }
+  return page;
+}
+
+// Whether `text` has at least half of the solution's lines that are long enough to say something.
+bool ShowsHalfOf(const std::vector<std::string>& solution, const std::string& text) {
+  int num_lines = 0, num_shown = 0;
+  for (const std::string& line : solution) {
+    if (GivenAway(line, {line}).empty()) continue;
+    ++num_lines;
+    if (!GivenAway(text, {line}).empty()) ++num_shown;
+  }
+  return 2 * num_shown >= num_lines;
+}
+
+TEST(Course, NeitherPageNorStarterShowsTheSolution) {
+  for (const std::string& lesson : LessonNames()) {
+    SCOPED_TRACE(lesson);
+    const std::string source = ExerciseFile(fs::path(DataPath("lessons")).parent_path(), lesson);
+    const ExerciseText exercise = ReadExercise(DataPath("lessons/" + lesson + "/" + source));
+    const std::string page = ReadTextFile(DataPath(PageOf(lesson)));
+    EXPECT_TRUE(ShowsHalfOf(exercise.solution, page))
+        << "it is not on the page, for when it passes";
+    EXPECT_FALSE(ShowsHalfOf(exercise.solution, WithoutFolded(page)));
+    EXPECT_FALSE(ShowsHalfOf(exercise.solution, exercise.starter));
+  }
+}
+
 TEST(Hints, TheCheckNoticesALineThatIsGivenAway) {
   const std::vector<std::string> solution = {"  __syncthreads();",
                                              "  const float scale = rsqrtf(mean + epsilon);  // c"};

@@ -89,8 +89,8 @@ static void FailIndex(const OutOfBounds& bounds, int64_t index) {
        "compare the index with the length of the array, in each dimension", "out-of-bounds");
 }
 
-// Whoever watches, or nobody: in the plain build a learner's code alone has these calls, since there
-// a write behind a __shared__ array can destroy the simulator's own variables.
+// Whoever watches, or nobody: in the plain build a learner's code alone has these calls, since
+// there a write behind a __shared__ array can destroy the simulator's own variables.
 extern "C" void __ubsan_handle_out_of_bounds(OutOfBounds* bounds, uintptr_t index) {
   const BlockRunner* runner = BlockRunner::GetIfExists();
   if (runner == nullptr || !runner->inside_kernel() || runner->failed()) return;
