@@ -51,6 +51,7 @@ class AnswerLoop {
       Answer answer;
       answer.index = index;
       active_.emplace(id, Active{std::move(answer), std::move(text)});
+      if (events_.on_added) events_.on_added(index, id);
     } catch (const Error& error) {
       Finish(Refused(index, request.where, error.what()));
     }

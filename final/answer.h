@@ -22,6 +22,8 @@ struct Answer {
 };
 
 struct AnswerEvents {
+  // Each request that the engine has taken, and the number that it has there.
+  std::function<void(size_t index, int number)> on_added;
   // Text of a request that may be shown now; whole characters, nothing of a stop string.
   std::function<void(size_t index, const std::string& text)> on_text;
   // Each request once, refused ones included.

@@ -136,6 +136,9 @@ int Run(int argc, char** argv) {
   std::optional<Progress> progress;
   if (options.json && isatty(STDOUT_FILENO) == 0) progress.emplace("answering", requests.size());
   AnswerEvents events;
+  events.on_added = [&](size_t index, int number) {
+    if (trace) trace->Name(number, StrCat("request ", index));
+  };
   events.on_text = [&](size_t index, const std::string& text) { printer.Text(index, text); };
   events.on_finished = [&](const Answer& answer) {
     printer.Finished(answer);

@@ -53,7 +53,7 @@ void TraceWriter::Add(const Engine& engine) {
     for (; named_slots_ <= sequence.slot; ++named_slots_) {
       NameRow(kSlots, named_slots_, StrCat("slot ", named_slots_));
     }
-    Span(kSlots, sequence.slot, StrCat("request ", sequence.request), step.schedule_begin, step.end,
+    Span(kSlots, sequence.slot, names_.at(sequence.request), step.schedule_begin, step.end,
          StrCat(R"({"first_position":)", sequence.first_position, R"(,"tokens":)",
                 sequence.num_tokens, "}"));
   }

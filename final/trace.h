@@ -2,6 +2,7 @@
 // timeline.
 //
 //   TraceWriter trace("trace.json");
+//   trace.Name(engine.Add(request), "request 0");
 //   while (engine.has_work()) { engine.Step(); trace.Add(engine); }
 //   trace.Close();
 //
@@ -13,6 +14,7 @@
 
 #include <fstream>
 #include <string>
+#include <unordered_map>
 
 #include "lessons/14_engine/engine.h"
 
@@ -23,6 +25,8 @@ class TraceWriter {
   // Throws Error when the file cannot be written; so do the others.
   explicit TraceWriter(const std::string& path);
 
+  // What the engine's request of this number is called.
+  void Name(int number, const std::string& name) { names_[number] = name; }
   // The engine's last step. PRECONDITION: its configuration has trace on.
   void Add(const Engine& engine);
   // Ends the file. Without it, as after a crash, the viewers still read what is there.
@@ -38,6 +42,7 @@ class TraceWriter {
   const std::string path_;
   std::ofstream file_;
   bool first_ = true;
+  std::unordered_map<int, std::string> names_;  // of the engine's requests
   int named_slots_ = 0;
 };
 

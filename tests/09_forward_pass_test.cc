@@ -517,6 +517,32 @@ TEST(Weights, TiedEmbeddingsIgnoreACopyOfTheTable) {
   EXPECT_EQ(LogitsOf(checkpoint.Write("with"), batch), without);
 }
 
+TEST(Weights, ShardsGiveTheSameLogitsAndAllOfThemAreNeeded) {
+  const TinyCheckpoint whole;
+  const Batch batch = Batch::WholeSequence({1, 20, 30});
+  const std::string folder = whole.Write("sharded");
+  const std::vector<float> expected = LogitsOf(folder, batch);
+  std::filesystem::remove(folder + "/model.safetensors");
+  // Every other tensor in the one file, the rest in the other.
+  const std::string files[] = {"model-00001-of-00002.safetensors",
+                               "model-00002-of-00002.safetensors"};
+  TinyCheckpoint parts[] = {whole, whole};
+  nlohmann::json index;
+  int number = 0;
+  for (const auto& [tensor, values] : whole.tensors) {
+    const int shard = number++ % 2;
+    parts[1 - shard].tensors.erase(tensor);
+    index["weight_map"][tensor] = files[shard];
+  }
+  for (int i = 0; i < 2; ++i) {
+    std::filesystem::rename(parts[i].Write("part") + "/model.safetensors", folder + "/" + files[i]);
+  }
+  std::ofstream(folder + "/model.safetensors.index.json") << index.dump();
+  EXPECT_EQ(LogitsOf(folder, batch), expected);
+  std::filesystem::remove(folder + "/" + files[1]);
+  EXPECT_ERROR(Model{folder}, files[1].c_str());
+}
+
 TEST(Weights, EveryStorageTypeGivesTheSameLogits) {
   TinyCheckpoint checkpoint;
   for (auto& [name, values] : checkpoint.tensors) {

@@ -1,11 +1,14 @@
 // Checks of common/base: errors, files, data paths, tables, main.
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "common/base/command_line.h"
 #include "common/base/data_path.h"
@@ -229,6 +232,32 @@ TEST(Progress, IsSilentForShortWorkInALog) {
     for (int i = 0; i < 10; ++i) progress.Advance();
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(Progress, DrawsABarOnATerminal) {
+  int terminal = -1, slave = -1;
+  if (openpty(&terminal, &slave, nullptr, nullptr, nullptr) != 0)
+    GTEST_SKIP() << "no terminals here";
+  const int before = dup(STDERR_FILENO);
+  dup2(slave, STDERR_FILENO);
+  {
+    Progress progress("working", 10);
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    progress.Advance(5);
+    progress.Advance(5);  // too soon to be drawn, but for the end
+  }
+  dup2(before, STDERR_FILENO);
+  close(before);
+  close(slave);
+  std::string drawn(4096, '\0');
+  const ssize_t size = read(terminal, drawn.data(), drawn.size());
+  close(terminal);
+  ASSERT_GT(size, 0);
+  drawn.resize(size);
+  EXPECT_NE(drawn.find("working  [============>           ]   50%  5 of 10"), std::string::npos)
+      << drawn;
+  EXPECT_NE(drawn.find("working  [========================]  100%  10 of 10"), std::string::npos)
+      << drawn;
 }
 
 }  // namespace

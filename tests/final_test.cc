@@ -519,10 +519,11 @@ TEST(Final, PromptLogprobsAreTheSameWithTheirPrefixCached) {
 // Chrome's format: a list of events, each span with a begin and a length.
 TEST(Final, TheTraceHasHostDeviceAndSlots) {
   const std::string path = testing::TempDir() + "trace.json";
+  // The one that is refused keeps its number to itself.
   const Outcome outcome = Final("--trace " + path +
-                                " --max-num-seqs 2 --prompt 'Name a color.' "
+                                " --max-num-seqs 2 --prompt 'Name a color.' --prompt '' "
                                 "--prompt 'What is 2+2?'");
-  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  ASSERT_EQ(outcome.status, 1) << outcome.errors;
   std::map<std::string, int> spans;
   std::map<std::pair<int, int>, double> row_end;
   for (const Json& event : Json::parse(ReadTextFile(path))) {
@@ -534,9 +535,10 @@ TEST(Final, TheTraceHasHostDeviceAndSlots) {
     end = event["ts"].get<double>() + event["dur"].get<double>();
   }
   for (const char* name : {"schedule", "run", "wait", "postprocess", "forward pass", "sample",
-                           "request 0", "request 1"}) {
+                           "request 0", "request 2"}) {
     EXPECT_GT(spans[name], 0) << name;
   }
+  EXPECT_EQ(spans.size(), 8u);
   EXPECT_EQ(Final("--trace /no/such/folder/t.json --prompt x").status, 2);
 }
 

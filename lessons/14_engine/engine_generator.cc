@@ -21,7 +21,7 @@ std::vector<Generation> EngineGenerator::Generate(
     while (engine_.has_work()) {
       for (const EngineOutput& output : engine_.Step()) {
         const size_t index = output.request - numbers.front();
-        Check(output.error.empty(), output.error);
+        Check(output.error.empty(), "request ", index, ": ", output.error);
         if (output.token_id >= 0) {
           generations[index].token_ids.push_back(output.token_id);
           if (on_token) on_token({index, output.token_id, nullptr});
