@@ -14,6 +14,7 @@
 #include "common/base/error.h"
 #include "common/cuda/buffer.h"
 #include "common/cuda/stream.h"
+#include "common/testing/expect_error.h"
 #include "common/testing/guide.h"
 #include "common/testing/random.h"
 #include "lessons/11_sampling/argmax.h"
@@ -1027,6 +1028,8 @@ TEST(SamplerTest, KeepsToItsLimits) {
   const Stream stream;
   EXPECT_THROW(Sampler({0, 1, 10, 8}, stream.get()), Error);
   EXPECT_THROW(Sampler({1, 1, kMaxVocabSize + 1, 8}, stream.get()), Error);
+  EXPECT_ERROR(Sampler({1 << 30, 1 << 30, 100000, 8}, stream.get()), "1073741824 requests",
+               "--max-num-seqs");
   Sampler sampler({2, 2, 3, 8}, stream.get());
   const DeviceBuffer<float> logits(std::vector<float>{1, 2, 3, 6, 5, 4});
   SamplingParams params;

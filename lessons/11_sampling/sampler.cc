@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/base/error.h"
+#include "common/base/progress.h"
 #include "common/cuda/device.h"
 #include "lessons/11_sampling/filters.h"
 #include "lessons/11_sampling/logprobs.h"
@@ -18,6 +19,13 @@ const SamplerLimits& Checked(const SamplerLimits& limits) {
         ", max_sequence_len ", limits.max_sequence_len, ", expected 1 or more each");
   Check(limits.vocab_size >= 1 && limits.vocab_size <= kMaxVocabSize, "Sampler: vocab_size is ",
         limits.vocab_size, ", expected 1 to ", kMaxVocabSize);
+  // The two that are largest by far: history and adjusted logits.
+  const double bytes = 4.0 * (1.0 * limits.max_slots + limits.max_rows) * limits.vocab_size;
+  size_t free = 0, total = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  Check(bytes <= free, "sampling for ", limits.max_slots, " requests at a time takes ",
+        HumanBytes(bytes), ", and the device has ", HumanBytes(free), " of ", HumanBytes(total),
+        " free; ask for fewer (--max-num-seqs)");
   return limits;
 }
 
