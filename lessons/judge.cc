@@ -129,7 +129,8 @@ Verdict CheckLesson(const std::string& root, const std::string& lesson, const st
   const std::string command =
       StrCat("cd ", ShellQuoted(root), " && ./bazelw test //tests:", lesson,
              "_test --//:exercise=", lesson,
-             " --test_output=all --noshow_progress --color=no --curses=no 2>&1 </dev/null");
+             " --test_env=TINYVLLM_ALL_CHECKS=1 --test_output=all --noshow_progress --color=no"
+             " --curses=no 2>&1 </dev/null");
   FILE* pipe = popen(command.c_str(), "r");
   Check(pipe != nullptr, command, ": cannot be started");
   std::string output;

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <iostream>
+#include <memory>
 #include <sstream>
 
 #ifdef TINYVLLM_SIMULATOR
@@ -117,6 +120,65 @@ std::string Where(const Values& got, const Values& expected, size_t wrong) {
   return StrCat(": the first that is wrong is element ", wrong);
 }
 
+// GoogleTest's printer, until a test has failed: then it skips those that follow, and is silent.
+class UntilTheFirstFailure : public testing::TestEventListener {
+ public:
+  explicit UntilTheFirstFailure(testing::TestEventListener* printer) : printer_(printer) {}
+
+  void OnTestProgramStart(const testing::UnitTest&) override {}  // has been
+  void OnTestIterationStart(const testing::UnitTest&, int) override {}
+  void OnEnvironmentsSetUpStart(const testing::UnitTest&) override {}
+  void OnEnvironmentsSetUpEnd(const testing::UnitTest&) override {}
+  void OnTestSuiteStart(const testing::TestSuite& suite) override {
+    if (!silent_) printer_->OnTestSuiteStart(suite);
+  }
+  void OnTestStart(const testing::TestInfo& test) override {
+    if (!silent_) printer_->OnTestStart(test);
+  }
+  void OnTestPartResult(const testing::TestPartResult& result) override {
+    if (!silent_) printer_->OnTestPartResult(result);
+  }
+  void OnTestEnd(const testing::TestInfo& test) override {
+    if (silent_) return;
+    printer_->OnTestEnd(test);
+    if (!test.result()->Failed()) return;
+    silent_ = true;
+    GTEST_FLAG_SET(fail_fast, true);  // here, for a test's own flags end with it
+    std::cout << "\nThe checks that follow are left out: mend this one first. "
+                 "(--test_env=TINYVLLM_ALL_CHECKS=1 runs all.)"
+              << std::endl;
+  }
+  void OnTestSuiteEnd(const testing::TestSuite& suite) override {
+    if (!silent_) printer_->OnTestSuiteEnd(suite);
+  }
+  void OnEnvironmentsTearDownStart(const testing::UnitTest& all) override {
+    if (!silent_) printer_->OnEnvironmentsTearDownStart(all);
+  }
+  void OnEnvironmentsTearDownEnd(const testing::UnitTest&) override {}
+  void OnTestIterationEnd(const testing::UnitTest& all, int iteration) override {
+    if (!silent_) printer_->OnTestIterationEnd(all, iteration);
+  }
+  void OnTestProgramEnd(const testing::UnitTest&) override {}
+
+ private:
+  std::unique_ptr<testing::TestEventListener> printer_;
+  bool silent_ = false;
+};
+
+// Of guided checks, the first that fails is the one to read: hundreds of lines of what follows from
+// it would hide it.
+void EndWithThisTest() {
+  static const bool once = [] {
+    auto& listeners = testing::UnitTest::GetInstance()->listeners();
+    if (std::getenv("TINYVLLM_ALL_CHECKS") != nullptr) return false;
+    if (listeners.default_result_printer() == nullptr) return false;
+    listeners.Append(
+        new UntilTheFirstFailure(listeners.Release(listeners.default_result_printer())));
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
 Values InAnotherOrder(const std::function<Values()>& compute) {
 #ifdef TINYVLLM_SIMULATOR
   Values values;
@@ -216,6 +278,7 @@ testing::AssertionResult Guide::Compare(const std::function<Values()>& compute,
 testing::AssertionResult Guide::Failure(const std::string& expected, const std::string& got,
                                         const std::string& cause,
                                         const std::string& section) const {
+  EndWithThisTest();
   testing::AssertionResult result = testing::AssertionFailure() << "\n";
   if (!inputs_.empty()) result << "input         " << inputs_ << "\n";
   return result << "expected      " << expected << "\n"

@@ -1,6 +1,6 @@
 // Runs a lesson's checks on its starter and passes when they fail as checks do: at least one named
 // GoogleTest case, exit status 1, no crash. With --guided, the first that fails must also be one
-// that says where to start (common/testing/guide.h).
+// that says where to start (common/testing/guide.h), and the last that is shown.
 //
 //   starter_fails PATH_OF_THE_CHECKS [--guided]
 #include <sys/wait.h>
@@ -20,7 +20,7 @@ std::string FirstFailure(const std::string& output) {
   return end == std::string::npos ? "" : output.substr(0, end);
 }
 
-// The part of a guided failure that `failure` lacks, or empty.
+// What a guided failure must have, and `failure` has not, or empty.
 std::string MissingPart(const std::string& failure) {
   for (const char* part :
        {"\nexpected      ", "\ngot           ", "\nlikely cause  ", "\nread          docs/"}) {
@@ -45,10 +45,14 @@ int Run(int argc, char** argv) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 1 && !failure.empty()) {
     const std::string missing = guided ? MissingPart(failure) : "";
     std::printf("The checks reject the starter, as they must:\n%s", output.c_str());
-    if (missing.empty()) return 0;
-    std::printf("\nexpected the first failure to guide, but it has no line \"%s\"\n",
-                missing.c_str());
-    return 1;
+    if (!missing.empty()) {
+      std::printf("\nexpected the first failure to guide, but it has no line \"%s\"\n",
+                  missing.c_str());
+      return 1;
+    }
+    const bool goes_on = output.find("[  FAILED  ]") != output.rfind("[  FAILED  ]");
+    if (guided && goes_on) std::printf("\nexpected nothing to be shown after the first failure\n");
+    return guided && goes_on ? 1 : 0;
   }
   std::printf("%s", output.c_str());
   std::printf("\nexpected the checks to fail on the starter with status 1, but %s\n",
