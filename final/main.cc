@@ -42,6 +42,9 @@ const std::vector<std::string> kDemoPrompts = {
 };
 constexpr int kDemoSlots = 2;
 
+// From then on a failure may be that of a learner's code.
+bool lessons_have_begun = false;
+
 class Seconds {
  public:
   double operator()() const {
@@ -124,6 +127,7 @@ int Run(int argc, char** argv) {
 
   const Seconds loading;
   std::cerr << DescribeLearnersCode(LearnersLessons()) << ToString(DescribeDevice()) << "\n";
+  lessons_have_begun = true;
   const Checkpoint checkpoint(folder);
   const Weights weights(checkpoint, config);
   Engine engine(config, weights, options.engine);
@@ -161,11 +165,16 @@ int Run(int argc, char** argv) {
             << " steps\n";
   if (trace) std::cerr << "trace: " << options.trace << ", to be opened in ui.perfetto.dev\n";
   if (demo && !options.json) PrintDemoSummary(steps, engine, seconds);
-  if (printer.failed()) std::cerr << WhereToLook(LearnersLessons());
   return printer.failed() ? 1 : 0;
 }
 
 }  // namespace
 }  // namespace tinyvllm
 
-int main(int argc, char** argv) { return tinyvllm::RunMain(argc, argv, tinyvllm::Run); }
+int main(int argc, char** argv) {
+  const int status = tinyvllm::RunMain(argc, argv, tinyvllm::Run);
+  if (status != 0 && tinyvllm::lessons_have_begun) {
+    std::cerr << tinyvllm::WhereToLook(tinyvllm::LearnersLessons());
+  }
+  return status;
+}
