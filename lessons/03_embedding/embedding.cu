@@ -38,8 +38,8 @@ __global__ void TwoElementsKernel(const int* __restrict__ token_ids,  // (num_to
                                   const bf16* __restrict__ table,     // (vocab_size, hidden_size)
                                   bf16* __restrict__ output,          // (num_tokens, hidden_size)
                                   int hidden_size) {
-  // exercise: Later, if you like: version 1 with __nv_bfloat162, two bf16, in place of a bf16. Until
-  // then its launcher runs version 1.
+  // exercise: Later, if you like: version 1 with __nv_bfloat162, two bf16, in place of a bf16.
+  // Until then its launcher runs version 1.
   const size_t token = blockIdx.x;
   const bf16* row = table + static_cast<size_t>(token_ids[token]) * hidden_size;
   const auto* from = reinterpret_cast<const __nv_bfloat162*>(row);

@@ -30,8 +30,8 @@ __global__ void TwoElementsKernel(const int* __restrict__ token_ids,  // (num_to
                                   const bf16* __restrict__ table,     // (vocab_size, hidden_size)
                                   bf16* __restrict__ output,          // (num_tokens, hidden_size)
                                   int hidden_size) {
-  // Your turn: Later, if you like: version 1 with __nv_bfloat162, two bf16, in place of a bf16. Until
-  // then its launcher runs version 1.
+  // Your turn: Later, if you like: version 1 with __nv_bfloat162, two bf16, in place of a bf16.
+  // Until then its launcher runs version 1.
 }
 
 // Version 3: the same walk in steps of eight elements, 16 bytes a load.
