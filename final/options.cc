@@ -109,6 +109,9 @@ void AddEngineFlags(CLI::App* app, EngineConfig* config) {
                 "reuse the KV cache of equal beginnings (default: on)");
   app->add_flag("--batch-invariant", config->batch_invariant,
                 "the same tokens whatever else runs, bit for bit; slower on a GPU");
+  app->add_flag("--async-scheduling", config->async_scheduling,
+                "queue each step before the tokens of the one before are read: the device waits "
+                "less, the tokens are the same");
   app->add_flag("--enforce-eager",
                 "launch every kernel from the host, without CUDA graphs: so it is in any case");
 }

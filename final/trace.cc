@@ -1,5 +1,6 @@
 #include "final/trace.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -43,17 +44,19 @@ void TraceWriter::Add(const Engine& engine) {
       prefill, R"(,"tokens":)", tokens, R"(,"waiting":)", step.num_waiting, R"(,"free_blocks":)",
       step.num_free_blocks, R"(,"preempted":)", step.preempted.size(), "}");
   Span(kHost, 0, "schedule", step.schedule_begin, step.run_begin, arguments);
-  Span(kHost, 0, "run", step.run_begin, step.wait_begin, arguments);
+  Span(kHost, 0, "run", step.run_begin, step.run_end, arguments);
   Span(kHost, 0, "wait", step.wait_begin, step.postprocess_begin, arguments);
   Span(kHost, 0, "postprocess", step.postprocess_begin, step.end, arguments);
   if (step.sequences.empty()) return;
   Span(kDevice, 0, "forward pass", step.device_begin, step.device_pass_end, arguments);
   Span(kDevice, 0, "sample", step.device_pass_end, step.device_end, arguments);
+  const double begin = std::max(step.schedule_begin, slots_end_);  // steps may overlap
+  slots_end_ = step.end;
   for (const ScheduledSequence& sequence : step.sequences) {
     for (; named_slots_ <= sequence.slot; ++named_slots_) {
       NameRow(kSlots, named_slots_, StrCat("slot ", named_slots_));
     }
-    Span(kSlots, sequence.slot, names_.at(sequence.request), step.schedule_begin, step.end,
+    Span(kSlots, sequence.slot, names_.at(sequence.request), begin, step.end,
          StrCat(R"({"first_position":)", sequence.first_position, R"(,"tokens":)",
                 sequence.num_tokens, "}"));
   }

@@ -44,6 +44,7 @@ class TraceWriter {
   bool first_ = true;
   std::unordered_map<int, std::string> names_;  // of the engine's requests
   int named_slots_ = 0;
+  double slots_end_ = 0;  // seconds: of the last step's spans
 };
 
 }  // namespace tinyvllm

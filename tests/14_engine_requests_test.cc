@@ -368,6 +368,54 @@ TEST(Engine, AnAnswerDoesNotDependOnItsCompany) {
   }
 }
 
+// What a step ahead must not change: tokens, ends and logprobs, with a pool in which requests are
+// put off, some given up at any moment, and some whose prompt logprobs make the steps wait again.
+TEST(Engine, OneStepAheadEveryAnswerIsTheSame) {
+  const Model& model = SmallModel();
+  std::vector<EngineRequest> requests = MixedRequests(90, 77);
+  for (size_t i = 0; i < 60; ++i) requests[i].prompt_logprobs = -1;
+  EngineConfig alone = SmallConfig(1, 256, 100);
+  alone.enable_prefix_caching = false;
+  Engine lonely(model.config, model.weights, alone);
+  std::vector<Answer> expected;
+  for (const EngineRequest& request : requests) expected.push_back(RunAlone(&lonely, request));
+
+  EngineConfig config = SmallConfig(8, 13, 24);
+  config.async_scheduling = true;
+  Engine engine(model.config, model.weights, config);
+  Random random(4);
+  Answers answers;
+  std::vector<bool> given_up(requests.size());
+  for (size_t added = 0; added < requests.size() || engine.has_work();) {
+    for (int more = random.Integer(0, 3); more > 0 && added < requests.size(); --more) {
+      engine.Add(requests[added++]);
+    }
+    Collect(engine.Step(), &answers);
+    engine.scheduler().CheckInvariants();
+    if (random.Integer(0, 9) > 0 || added == 0) continue;
+    const int number = random.Integer(0, static_cast<int>(added) - 1);
+    if (!answers[number].finished) given_up[number] = true;
+    engine.Abort(number);
+  }
+  EXPECT_EQ(engine.scheduler().pool().num_free(), engine.num_blocks());
+  EXPECT_GT(engine.stats().preemptions, 5);
+  const int num_given_up = static_cast<int>(std::count(given_up.begin(), given_up.end(), true));
+  EXPECT_GT(num_given_up, 3);
+  EXPECT_LT(num_given_up, 30);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SCOPED_TRACE(StrCat("request ", i));
+    const Answer& answer = answers[static_cast<int>(i)];
+    if (!given_up[i]) {
+      ExpectSame(answer, expected[i]);
+      continue;
+    }
+    EXPECT_FALSE(answer.finished);
+    ASSERT_LE(answer.token_ids.size(), expected[i].token_ids.size());
+    EXPECT_TRUE(std::equal(answer.token_ids.begin(), answer.token_ids.end(),
+                           expected[i].token_ids.begin()));
+  }
+}
+
 TEST(Engine, CountsWhatItSaves) {
   const Model& model = SmallModel();
   Engine engine(model.config, model.weights, SmallConfig());
@@ -611,14 +659,28 @@ TEST(Engine, GreedyTokensAreTheMostProbable) {
 
 // --- what must not spread
 
-TEST(Engine, ARequestWithoutATokenToChooseFailsAlone) {
+// Step by step, and one step ahead.
+class EngineSteps : public testing::TestWithParam<bool> {
+ protected:
+  static EngineConfig Config(int slots = 8, int budget = 64, int blocks = 200) {
+    EngineConfig config = SmallConfig(slots, budget, blocks);
+    config.async_scheduling = GetParam();
+    return config;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(, EngineSteps, testing::Bool(), [](const auto& info) {
+  return std::string(info.param ? "OneAhead" : "OneByOne");
+});
+
+TEST_P(EngineSteps, ARequestWithoutATokenToChooseFailsAlone) {
   TinyCheckpoint checkpoint = SmallCheckpoint(12, {{"tie_word_embeddings", false}});
   const int poison = 13;
   std::vector<float>& table = checkpoint.tensors.at("model.embed_tokens.weight");
   std::fill(table.begin() + poison * 32, table.begin() + (poison + 1) * 32,
             std::numeric_limits<float>::quiet_NaN());
   const Model model(checkpoint.Write("poisoned"));
-  Engine engine(model.config, model.weights, SmallConfig());
+  Engine engine(model.config, model.weights, Config());
   EngineRequest good = Ask({1, 2, 3, 4, 5, 6}, 8);
   good.sampling.bad_token_ids = {poison};
   const Answer expected = RunAlone(&engine, good);
@@ -643,14 +705,14 @@ size_t FreeMemory() {
 
 // With all kinds of requests, put off and coming back. The simulator's device memory is taken from
 // the same heap, so that counts too.
-TEST(Engine, AStepAllocatesNothing) {
+TEST_P(EngineSteps, AStepAllocatesNothing) {
 #ifdef KERNELS_ARE_WATCHED
   GTEST_SKIP() << "what watches the kernels takes memory, too";
 #endif
   const char* late = std::getenv("TINYVLLM_SIM_LAZY_STREAMS");
   if (late != nullptr && *late == '1') GTEST_SKIP() << "a late stream keeps its work in a queue";
   const Model& model = SmallModel();
-  Engine engine(model.config, model.weights, SmallConfig(4, 16, 18));
+  Engine engine(model.config, model.weights, Config(4, 16, 18));
   std::vector<EngineRequest> requests = MixedRequests(40, 99);
   for (EngineRequest& request : requests) request.sampling.logprobs = request.prompt_logprobs = -1;
   // What the runtime and its libraries take and keep for a size they have not seen is not ours.
@@ -680,25 +742,35 @@ TEST(Engine, AStepAllocatesNothing) {
 
 // --- records
 
-TEST(Engine, TracesItsSteps) {
+TEST_P(EngineSteps, TracesItsSteps) {
   const Model& model = SmallModel();
-  EngineConfig config = SmallConfig(2, 16, 12);
+  EngineConfig config = Config(2, 16, 12);
   config.trace = true;
   Engine engine(model.config, model.weights, config);
   Random random(11);
   for (int i = 0; i < 3; ++i) engine.Add(Ask(random.Integers(20, 0, 49), 20));
-  double before = 0;
+  double before = 0, device_before = 0;
   size_t admitted = 0, preempted = 0, finished = 0;
   for (int64_t step = 0; engine.has_work(); ++step) {
     engine.Step();
     const StepRecord& record = engine.last_step();
     EXPECT_EQ(record.step, step);
-    for (const double time : {record.schedule_begin, record.run_begin, record.wait_begin,
-                              record.postprocess_begin, record.end}) {
+    const bool ahead = GetParam() && step > 0;
+    if (ahead) {
+      EXPECT_LE(record.run_end, before) << "it was queued before the last step ended";
+      before = record.schedule_begin;
+    }
+    for (const double time : {record.schedule_begin, record.run_begin, record.run_end,
+                              record.wait_begin, record.postprocess_begin, record.end}) {
       EXPECT_GE(time, before);
       before = time;
     }
     EXPECT_GE(record.device_begin, record.run_begin);
+    if (!record.sequences.empty()) {
+      EXPECT_GE(record.device_begin, device_before - 1e-3) << "one pass after the other";
+      device_before = record.device_end;
+      EXPECT_GT(record.device_end, 0);
+    }
     EXPECT_GE(record.device_pass_end, record.device_begin);
     EXPECT_GE(record.device_end, record.device_pass_end);
     // The two clocks need not agree to the microsecond on how long a pass was.

@@ -144,12 +144,13 @@ TEST(Requests, EveryFlagOfTheEngineArrives) {
   const Options usual = Parsed({});
   EXPECT_TRUE(usual.engine.enable_prefix_caching);
   EXPECT_FALSE(usual.engine.batch_invariant);
+  EXPECT_FALSE(usual.engine.async_scheduling);
   EXPECT_FALSE(usual.max_num_seqs_given);
   const Options options =
       Parsed({"--max-num-seqs=3", "--max-num-batched-tokens=77", "--max-model-len=99",
               "--block-size=8", "--num-gpu-blocks-override=55", "--gpu-memory-utilization=0.5",
-              "--no-enable-prefix-caching", "--batch-invariant", "--enforce-eager", "--json",
-              "--trace=t.json", "--model=folder", "--raw", "--plan"});
+              "--no-enable-prefix-caching", "--batch-invariant", "--async-scheduling",
+              "--enforce-eager", "--json", "--trace=t.json", "--model=folder", "--raw", "--plan"});
   EXPECT_EQ(options.engine.max_num_seqs, 3);
   EXPECT_EQ(options.engine.max_num_batched_tokens, 77);
   EXPECT_EQ(options.engine.max_model_len, 99);
@@ -158,6 +159,7 @@ TEST(Requests, EveryFlagOfTheEngineArrives) {
   EXPECT_EQ(options.engine.gpu_memory_utilization, 0.5);
   EXPECT_FALSE(options.engine.enable_prefix_caching);
   EXPECT_TRUE(options.engine.batch_invariant);
+  EXPECT_TRUE(options.engine.async_scheduling);
   EXPECT_TRUE(options.json && options.raw && options.plan && options.max_num_seqs_given &&
               options.max_num_batched_tokens_given && options.max_model_len_given);
   EXPECT_EQ(options.trace, "t.json");

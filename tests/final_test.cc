@@ -476,9 +476,10 @@ TEST(Final, TheSameAnswersHoweverTheyAreBatched) {
     requests += request.dump() + "\n";
   }
   const std::vector<Json> alone = Answers(requests, "--max-num-seqs 1");
-  for (const char* flags : {"", "--max-num-seqs 5", "--max-num-batched-tokens 16 --max-num-seqs 3",
-                            "--num-gpu-blocks-override 5 --max-num-seqs 6",
-                            "--no-enable-prefix-caching --block-size 4", "--batch-invariant"}) {
+  for (const char* flags :
+       {"", "--max-num-seqs 5", "--max-num-batched-tokens 16 --max-num-seqs 3",
+        "--num-gpu-blocks-override 5 --max-num-seqs 6", "--no-enable-prefix-caching --block-size 4",
+        "--batch-invariant", "--async-scheduling --num-gpu-blocks-override 5 --max-num-seqs 6"}) {
     const std::vector<Json> lines = Answers(requests, flags);
     ASSERT_EQ(lines.size(), alone.size());
     for (size_t i = 0; i < lines.size(); ++i) {

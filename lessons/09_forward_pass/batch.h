@@ -54,6 +54,7 @@ class DeviceBatch {
   void UploadLogitRows(const std::vector<int>& rows, cudaStream_t stream);
 
   const int* token_ids() const { return device_.data(); }
+  int* mutable_token_ids() { return device_.data(); }
   const int* positions() const { return token_ids() + limits_.max_tokens; }
   const int* sequence_offsets() const { return positions() + limits_.max_tokens; }
   const int* logit_rows() const { return sequence_offsets() + limits_.max_sequences + 1; }

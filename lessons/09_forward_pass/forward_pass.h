@@ -76,8 +76,9 @@ class ForwardPass {
               GemmBackend gemm = GemmBackend::kCublas);
 
   // Queues the embedding, all layers and, where the batch asks for logits, the head. Throws Error
-  // for a batch that Batch::Validate refuses; nothing is queued then.
-  void Run(const Batch& batch);
+  // for a batch that Batch::Validate refuses; nothing is queued then. `fill_in`, if there is one,
+  // may queue work that writes token ids which the host does not know yet: (num_tokens), device.
+  void Run(const Batch& batch, const std::function<void(int* token_ids)>& fill_in = nullptr);
 
   // The head once more, over other tokens of the batch that Run was given last: logits of a whole
   // prompt come in portions of at most limits.max_logit_rows.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/base/progress.h"
@@ -50,6 +51,8 @@ EngineConfig Checked(const ModelConfig& model, EngineConfig config) {
   SchedulerConfig scheduler = SchedulerConfigOf(config);
   scheduler.num_blocks = std::max(1, scheduler.num_blocks);  // they are counted later
   Scheduler::CheckConfig(scheduler);
+  // Lesson 12's table counts tokens as they come.
+  if (config.earlier.slot_table) config.async_scheduling = false;
   return config;
 }
 
@@ -111,7 +114,11 @@ Engine::Engine(const ModelConfig& model, const Weights& weights, const EngineCon
     : model_(model),
       weights_(weights),
       config_(Checked(model, config)),
-      own_tiles_(stream_.get(), GemmBackend::kTiled) {
+      own_tiles_(stream_.get(), GemmBackend::kTiled),
+      unknown_tokens_(config_.max_model_len, 0),
+      row_in_slot_(config_.max_num_seqs, -1),
+      host_late_tokens_(config_.max_num_seqs),
+      device_late_tokens_(config_.max_num_seqs) {
   const PassLimits limits = LimitsOf(config_);
   const int rows = limits.max_logit_rows;
   sampler_ = std::make_unique<Sampler>(
@@ -135,16 +142,22 @@ Engine::Engine(const ModelConfig& model, const Weights& weights, const EngineCon
 
   slots_.assign(config_.max_num_seqs, nullptr);
   outputs_.reserve(config_.max_num_seqs);
-  for (std::vector<int>* list : {&record_.admitted, &record_.cached_tokens, &record_.preempted,
-                                 &record_.finished, &batch_.logit_rows, &head_rows_}) {
+  for (StepRecord* record : {&record_, &steps_[0].record, &steps_[1].record}) {
+    record->sequences.reserve(config_.max_num_seqs);
+    for (std::vector<int>* list :
+         {&record->admitted, &record->cached_tokens, &record->preempted, &record->finished}) {
+      list->reserve(config_.max_num_seqs);
+    }
+  }
+  for (StepState& step : steps_) step.rows.reserve(config_.max_num_seqs);
+  for (std::vector<int>* list : {&batch_.logit_rows, &head_rows_}) {
     list->reserve(config_.max_num_seqs);
   }
-  record_.sequences.reserve(config_.max_num_seqs);
+  late_tokens_.reserve(config_.max_num_seqs);
   batch_.token_ids.reserve(limits.max_tokens);
   batch_.positions.reserve(limits.max_tokens);
   batch_.sequence_offsets.reserve(config_.max_num_seqs + 1);
   tables_.reserve(config_.max_num_seqs);
-  rows_.reserve(config_.max_num_seqs);
 }
 
 Engine::~Engine() = default;
@@ -197,6 +210,7 @@ int Engine::Add(const EngineRequest& request) {
   Request& added = requests_[number];
   added.request = request;
   added.generated.reserve(scheduler_->length_limit(number) - request.prompt_token_ids.size());
+  if (request.prompt_logprobs >= 0) ++num_prompt_logprobs_;
   return number;
 }
 
@@ -204,9 +218,7 @@ void Engine::Abort(int number) {
   Check(number >= 0 && number < num_added_, "engine: there is no request ", number);
   const auto found = requests_.find(number);
   if (found == requests_.end()) return;  // it has finished
-  scheduler_->Finish(number);
-  if (found->second.slot >= 0) slots_[found->second.slot] = nullptr;
-  requests_.erase(found);
+  Forget(&found->second, number);
 }
 
 // --- a step
@@ -214,59 +226,99 @@ void Engine::Abort(int number) {
 // tag::step[]
 // tag::three_words[]
 const std::vector<EngineOutput>& Engine::Step() {
-  const StepPlan& plan = Schedule();
-  Run(plan);
-  Postprocess(plan);
+  outputs_.clear();
+  // Prompt logprobs are made of what a pass leaves behind, before the next one overwrites it.
+  if (config_.async_scheduling && num_prompt_logprobs_ == 0) {
+    StepAhead();
+  } else if (under_way_ != nullptr) {
+    Postprocess(std::exchange(under_way_, nullptr));
+  } else {
+    StepState* step = &steps_[0];
+    Schedule(step);
+    Run(step);
+    ChooseTokens(*step);
+    Postprocess(step);
+  }
   return outputs_;
 }
 // end::three_words[]
 
-const StepPlan& Engine::Schedule() {
-  record_.schedule_begin = Now();
+// tag::ahead[]
+// While the host reads what the last step chose, the device runs the next one's pass.
+void Engine::StepAhead() {
+  if (under_way_ == nullptr) {
+    under_way_ = &steps_[0];
+    Schedule(under_way_);
+    Run(under_way_);
+    ChooseTokens(*under_way_);
+  }
+  StepState* next = under_way_ == &steps_[0] ? &steps_[1] : &steps_[0];
+  Schedule(next);
+  Run(next);  // where it needs a token of the step under way, the device has it
+  Postprocess(under_way_);
+  ChooseTokens(*next);
+  under_way_ = has_work() ? next : nullptr;  // nobody is left who could want its tokens
+}
+// end::ahead[]
+
+void Engine::Schedule(StepState* step) {
+  StepRecord& record = step->record;
+  record.schedule_begin = Now();
   const StepPlan& plan = scheduler_->Next();
-  record_.step = stats_.steps++;
-  record_.sequences = plan.sequences;
-  record_.admitted = plan.admitted;
-  record_.cached_tokens = plan.cached_tokens;
-  record_.preempted = plan.preempted;
+  record.step = stats_.steps++;
+  record.sequences = plan.sequences;
+  record.admitted = plan.admitted;
+  record.cached_tokens = plan.cached_tokens;
+  record.preempted = plan.preempted;
+  record.finished.clear();
   stats_.preemptions += static_cast<int64_t>(plan.preempted.size());
   for (const int tokens : plan.cached_tokens) stats_.cached_tokens += tokens;
   const BlockPool& pool = scheduler_->pool();
   stats_.peak_used_blocks = std::max(stats_.peak_used_blocks, pool.num_blocks() - pool.num_free());
-  TakeSlots(plan);
-  return plan;
+  TakeSlots(record);
 }
 
 // All of it is queued; nothing is waited for.
-void Engine::Run(const StepPlan& plan) {
-  record_.run_begin = Now();
-  BuildBatch(plan);
-  if (plan.sequences.empty()) return;
-  const StepEvents& events = events_[passes_++ % 2];
-  if (config_.trace) events.begin.Record(stream_.get());
-  cache_->Begin(batch_, tables_, stream_.get());
-  pass_->Run(batch_);
-  if (config_.trace) events.pass_end.Record(stream_.get());
-  if (!rows_.empty()) sampler_->Sample(pass_->logits(), rows_);
-  if (config_.trace) events.end.Record(stream_.get());
+void Engine::Run(StepState* step) {
+  step->record.run_begin = Now();
+  BuildBatch(step);
+  if (!step->record.sequences.empty()) {
+    step->pass = passes_++;
+    const StepEvents& events = events_[step->pass % 3];
+    if (config_.trace) events.begin.Record(stream_.get());
+    cache_->Begin(batch_, tables_, stream_.get());
+    pass_->Run(batch_, [this](int* token_ids) { FillIn(token_ids); });
+    if (config_.trace) events.pass_end.Record(stream_.get());
+  }
+  step->record.run_end = Now();
 }
 
-void Engine::Postprocess(const StepPlan& plan) {
+void Engine::ChooseTokens(const StepState& step) {
+  if (step.record.sequences.empty()) return;
+  if (!step.rows.empty()) sampler_->Sample(pass_->logits(), step.rows);
+  if (config_.trace) events_[step.pass % 3].end.Record(stream_.get());
+}
+
+void Engine::Postprocess(StepState* step) {
+  std::swap(record_, step->record);
   record_.wait_begin = Now();
-  if (!rows_.empty()) sampler_->Wait();
-  if (config_.trace) stream_.Synchronize();
+  if (!step->rows.empty()) sampler_->Wait();
+  if (config_.trace) events_[step->pass % 3].end.Synchronize();
   record_.postprocess_begin = Now();
-  if (config_.trace) PlaceDeviceTimes();
-  outputs_.clear();
-  record_.finished.clear();
+  if (config_.trace) PlaceDeviceTimes(step->pass);
   int token = 0, row = 0;  // in the batch, and of its logits
-  for (const ScheduledSequence& part : plan.sequences) {
-    Request* request = slots_[part.slot];
+  for (const ScheduledSequence& part : record_.sequences) {
+    const int first_token = std::exchange(token, token + part.num_tokens);
+    const int row_or_none = part.samples ? row++ : -1;
+    const auto found = requests_.find(part.request);
+    if (found == requests_.end()) continue;  // it ended while this step was under way
+    Request* request = &found->second;
     EngineOutput output;
     output.request = part.request;
-    if (request->request.prompt_logprobs >= 0) TakePromptLogprobs(request, part, token, &output);
-    if (part.samples) TakeToken(request, row++, &output);
-    token += part.num_tokens;
+    if (request->request.prompt_logprobs >= 0) {
+      TakePromptLogprobs(request, part, first_token, &output);
+    }
+    if (part.samples) TakeToken(request, row_or_none, &output);
     if (part.samples || !output.prompt_logprobs.empty()) outputs_.push_back(std::move(output));
   }
   stats_.computed_tokens += token;
@@ -278,13 +330,13 @@ void Engine::Postprocess(const StepPlan& plan) {
 // end::step[]
 
 // Who was put off has left its slot; who was admitted has one. The sampler has to know.
-void Engine::TakeSlots(const StepPlan& plan) {
-  for (const int number : plan.preempted) {
+void Engine::TakeSlots(const StepRecord& step) {
+  for (const int number : step.preempted) {
     Request& request = requests_.at(number);
     slots_[request.slot] = nullptr;
     request.slot = -1;
   }
-  for (const ScheduledSequence& part : plan.sequences) {
+  for (const ScheduledSequence& part : step.sequences) {
     if (slots_[part.slot] != nullptr) continue;
     Request& request = requests_.at(part.request);
     slots_[part.slot] = &request;
@@ -299,26 +351,51 @@ void Engine::TakeSlots(const StepPlan& plan) {
 // tag::batch[]
 // One flat batch of all parts: lessons 09 and 12. Where each sequence's keys lie: lesson 13. Of
 // those that have come to their end, the next token: lesson 11.
-void Engine::BuildBatch(const StepPlan& plan) {
+void Engine::BuildBatch(StepState* step) {
   batch_.token_ids.clear();
   batch_.positions.clear();
   batch_.sequence_offsets.assign(1, 0);
   batch_.logit_rows.clear();
   tables_.clear();
-  rows_.clear();
-  for (const ScheduledSequence& part : plan.sequences) {
+  late_tokens_.clear();
+  step->rows.clear();
+  for (const ScheduledSequence& part : step->record.sequences) {
     const int end = part.first_position + part.num_tokens;
-    AppendToBatch(scheduler_->tokens_in_slot(part.slot), part.first_position, end, part.samples,
-                  &batch_);
+    const std::vector<int>& tokens = scheduler_->tokens_in_slot(part.slot);
+    const bool late = end > static_cast<int>(tokens.size());  // the step under way chooses it
+    if (late) {
+      Check(under_way_ != nullptr && part.num_tokens == 1 &&
+                end == static_cast<int>(tokens.size()) + 1,
+            "step: request ", part.request, " is planned up to token ", end, ", and ",
+            tokens.size(), " are known");
+      late_tokens_.push_back({batch_.num_tokens(), row_in_slot_[part.slot]});
+    }
+    AppendToBatch(late ? unknown_tokens_ : tokens, part.first_position, end, part.samples, &batch_);
     const int num_blocks = (end + config_.block_size - 1) / config_.block_size;
     tables_.push_back({scheduler_->blocks_in_slot(part.slot).data(), num_blocks});
-    if (part.samples) rows_.push_back({part.slot, /*position=*/end});
+    if (part.samples) step->rows.push_back({part.slot, /*position=*/end});
   }
-  Check(batch_.num_sequences() == static_cast<int>(plan.sequences.size()),
-        "step: ", plan.sequences.size(), " sequences are planned, but the batch holds ",
+  for (size_t row = 0; row < step->rows.size(); ++row) {
+    row_in_slot_[step->rows[row].slot] = static_cast<int>(row);
+  }
+  Check(batch_.num_sequences() == static_cast<int>(step->record.sequences.size()),
+        "step: ", step->record.sequences.size(), " sequences are planned, but the batch holds ",
         batch_.num_sequences(), "; AppendToBatch must lay them side by side");
 }
 // end::batch[]
+
+// Into the batch that lies on the device, the tokens of the step under way.
+void Engine::FillIn(int* token_ids) {
+  if (late_tokens_.empty()) return;
+  late_tokens_copied_.Synchronize();  // the copy before this one has been made
+  std::copy(late_tokens_.begin(), late_tokens_.end(), host_late_tokens_.data());
+  CUDA_CHECK(cudaMemcpyAsync(device_late_tokens_.data(), host_late_tokens_.data(),
+                             late_tokens_.size() * sizeof(LateToken), cudaMemcpyHostToDevice,
+                             stream_.get()));
+  late_tokens_copied_.Record(stream_.get());
+  FillInLateTokens(device_late_tokens_.data(), static_cast<int>(late_tokens_.size()),
+                   sampler_->token_ids(), token_ids, stream_.get());
+}
 
 // tag::token[]
 // tag::take_token[]
@@ -352,9 +429,14 @@ void Engine::Finish(Request* request, EngineOutput* output, FinishReason reason)
   output->finish_reason = reason;
   record_.finished.push_back(output->request);
   ++stats_.finished;
-  slots_[request->slot] = nullptr;
-  scheduler_->Finish(output->request);
-  requests_.erase(output->request);
+  Forget(request, output->request);
+}
+
+void Engine::Forget(const Request* request, int number) {
+  if (request->slot >= 0) slots_[request->slot] = nullptr;
+  if (request->request.prompt_logprobs >= 0) --num_prompt_logprobs_;
+  scheduler_->Finish(number);
+  requests_.erase(number);
 }
 // end::token[]
 
@@ -416,15 +498,15 @@ double Engine::Now() const {
 // An event tells only how much later it was than another. So each pass is placed by its distance
 // from the one before; and since the two clocks drift apart, it is moved, where it must be, to lie
 // between the moment when the host had begun to queue it and that when the host had seen its end.
-void Engine::PlaceDeviceTimes() {
+void Engine::PlaceDeviceTimes(int64_t pass_number) {
   record_.device_begin = record_.device_pass_end = record_.device_end = record_.run_begin;
   if (record_.sequences.empty()) return;
-  const StepEvents& events = events_[(passes_ - 1) % 2];
-  const StepEvents& before = events_[passes_ % 2];
+  const StepEvents& events = events_[pass_number % 3];
+  const StepEvents& before = events_[(pass_number + 2) % 3];
   const double pass = events.pass_end.MillisecondsSince(events.begin) / 1e3;
   const double all = events.end.MillisecondsSince(events.begin) / 1e3;
   double begin = record_.run_begin;
-  if (passes_ > 1) {
+  if (pass_number > 0) {
     begin = device_begin_before_ + events.begin.MillisecondsSince(before.begin) / 1e3;
   }
   begin = std::max(std::min(begin, record_.postprocess_begin - all), record_.run_begin);

@@ -12,7 +12,8 @@
 //
 // A step is three words: schedule (lesson 14's Scheduler), run (lesson 09's pass over lesson 13's
 // pages, lesson 11's sampler), postprocess. The host waits for the device once a step, for the ids
-// that were chosen. All memory is taken in the constructor; a step takes none.
+// that were chosen; with async_scheduling only when the device has its next pass to run meanwhile.
+// All memory is taken in the constructor; a step takes none.
 #pragma once
 
 #include <chrono>
@@ -27,6 +28,7 @@
 #include "lessons/09_forward_pass/forward_pass.h"
 #include "lessons/09_forward_pass/generator.h"
 #include "lessons/11_sampling/sampler.h"
+#include "lessons/14_engine/late_tokens.h"
 #include "lessons/14_engine/scheduler.h"
 
 namespace tinyvllm {
@@ -56,6 +58,9 @@ struct EngineConfig {
   // A request's tokens are bit for bit the same alone and in company, in chunks, put off or found
   // in the cache. Costs speed on a GPU; the simulator computes like this in any case.
   bool batch_invariant = false;
+  // Plan and queue each step before the tokens of the one before are read, so that the device need
+  // not wait for the host. The tokens are the same.
+  bool async_scheduling = false;
   bool trace = false;      // measure the times of each step
   EarlierLessons earlier;  // not vLLM's
 };
@@ -96,7 +101,8 @@ struct StepRecord {
   int num_free_blocks = 0;
   // Seconds since the engine began; 0 without EngineConfig::trace. The device's are of events, on
   // the same clock.
-  double schedule_begin = 0, run_begin = 0, wait_begin = 0, postprocess_begin = 0, end = 0;
+  double schedule_begin = 0, run_begin = 0, run_end = 0;
+  double wait_begin = 0, postprocess_begin = 0, end = 0;
   double device_begin = 0, device_pass_end = 0, device_end = 0;
 };
 
@@ -125,6 +131,7 @@ class Engine {
   int Add(const EngineRequest& request);
 
   // One step for all that run. The outputs are valid until the next call; in order of the plan.
+  // With async_scheduling, those of the step that has ended: another is under way.
   const std::vector<EngineOutput>& Step();
 
   // The request gives back what it has, and there is no more news of it. Nothing happens where it
@@ -160,18 +167,29 @@ class Engine {
   void Validate(const EngineRequest& request) const;
   Stages ChooseStages() const;
 
-  const StepPlan& Schedule();
-  void Run(const StepPlan& plan);
-  void Postprocess(const StepPlan& plan);
+  // A step, from its planning to its end.
+  struct StepState {
+    StepRecord record;
+    std::vector<SampleRow> rows;  // of its logits
+    int64_t pass = 0;             // of all that have run
+  };
 
-  void TakeSlots(const StepPlan& plan);
-  void BuildBatch(const StepPlan& plan);
+  void StepAhead();
+  void Schedule(StepState* step);
+  void Run(StepState* step);
+  void ChooseTokens(const StepState& step);
+  void Postprocess(StepState* step);
+
+  void TakeSlots(const StepRecord& step);
+  void BuildBatch(StepState* step);
+  void FillIn(int* token_ids);
   void TakeToken(Request* request, int row, EngineOutput* output);
   void TakePromptLogprobs(Request* request, const ScheduledSequence& part, int first_row,
                           EngineOutput* output);
   void Finish(Request* request, EngineOutput* output, FinishReason reason);
+  void Forget(const Request* request, int number);
   double Now() const;
-  void PlaceDeviceTimes();
+  void PlaceDeviceTimes(int64_t pass_number);
 
   const ModelConfig model_;
   const Weights& weights_;
@@ -187,13 +205,23 @@ class Engine {
   std::unordered_map<int, Request> requests_;  // those that have not finished
   std::vector<Request*> slots_;                // (max_num_seqs): who runs there; null: nobody
   std::vector<EngineOutput> outputs_;
-  StepRecord record_;
+  StepRecord record_;  // of the step that has ended last
   EngineStats stats_;
+  StepState steps_[2];
+  StepState* under_way_ = nullptr;  // with async_scheduling: the step that has begun and not ended
+  int num_prompt_logprobs_ = 0;     // of requests_, those that ask for them
 
-  // Of the step under way. Their memory is used again.
+  // Of the step that is being queued. Their memory is used again.
   Batch batch_;
   std::vector<BlockSpan> tables_;  // of the batch's sequences
-  std::vector<SampleRow> rows_;    // of the batch's logits
+
+  // Tokens of the step under way that the next one needs.
+  const std::vector<int> unknown_tokens_;  // (max_model_len): zeros, until the device fills them in
+  std::vector<int> row_in_slot_;           // (max_num_seqs): where the step under way chooses
+  std::vector<LateToken> late_tokens_;
+  PinnedBuffer<LateToken> host_late_tokens_;
+  DeviceBuffer<LateToken> device_late_tokens_;
+  Event late_tokens_copied_;
 
   // For prompt logprobs: a portion of rows at a time.
   std::vector<int> head_rows_;
@@ -207,7 +235,7 @@ class Engine {
     Event begin, pass_end, end;
   };
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  StepEvents events_[2];            // of this pass and of the one before
+  StepEvents events_[3];            // of a pass, of the one before, and of the one under way
   int64_t passes_ = 0;              // so far
   double device_begin_before_ = 0;  // of the pass before
 };
