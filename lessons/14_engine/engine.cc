@@ -243,24 +243,6 @@ const std::vector<EngineOutput>& Engine::Step() {
 }
 // end::three_words[]
 
-// tag::ahead[]
-// While the host reads what the last step chose, the device runs the next one's pass.
-void Engine::StepAhead() {
-  if (under_way_ == nullptr) {
-    under_way_ = &steps_[0];
-    Schedule(under_way_);
-    Run(under_way_);
-    ChooseTokens(*under_way_);
-  }
-  StepState* next = under_way_ == &steps_[0] ? &steps_[1] : &steps_[0];
-  Schedule(next);
-  Run(next);  // where it needs a token of the step under way, the device has it
-  Postprocess(under_way_);
-  ChooseTokens(*next);
-  under_way_ = has_work() ? next : nullptr;  // nobody is left who could want its tokens
-}
-// end::ahead[]
-
 void Engine::Schedule(StepState* step) {
   StepRecord& record = step->record;
   record.schedule_begin = Now();
@@ -362,14 +344,9 @@ void Engine::BuildBatch(StepState* step) {
   for (const ScheduledSequence& part : step->record.sequences) {
     const int end = part.first_position + part.num_tokens;
     const std::vector<int>& tokens = scheduler_->tokens_in_slot(part.slot);
-    const bool late = end > static_cast<int>(tokens.size());  // the step under way chooses it
-    if (late) {
-      Check(under_way_ != nullptr && part.num_tokens == 1 &&
-                end == static_cast<int>(tokens.size()) + 1,
-            "step: request ", part.request, " is planned up to token ", end, ", and ",
-            tokens.size(), " are known");
-      late_tokens_.push_back({batch_.num_tokens(), row_in_slot_[part.slot]});
-    }
+    const int num_known = static_cast<int>(tokens.size());
+    const bool late = end > num_known;  // of a step that is planned ahead
+    if (late) NoteLateToken(part, num_known);
     AppendToBatch(late ? unknown_tokens_ : tokens, part.first_position, end, part.samples, &batch_);
     const int num_blocks = (end + config_.block_size - 1) / config_.block_size;
     tables_.push_back({scheduler_->blocks_in_slot(part.slot).data(), num_blocks});
@@ -384,7 +361,32 @@ void Engine::BuildBatch(StepState* step) {
 }
 // end::batch[]
 
-// Into the batch that lies on the device, the tokens of the step under way.
+// tag::ahead[]
+// While the host reads what the last step chose, the device runs the next one's pass.
+void Engine::StepAhead() {
+  if (under_way_ == nullptr) {
+    under_way_ = &steps_[0];
+    Schedule(under_way_);
+    Run(under_way_);
+    ChooseTokens(*under_way_);
+  }
+  StepState* next = under_way_ == &steps_[0] ? &steps_[1] : &steps_[0];
+  Schedule(next);
+  Run(next);  // where it needs a token of the step under way, the device has it
+  Postprocess(under_way_);
+  ChooseTokens(*next);
+  under_way_ = has_work() ? next : nullptr;  // nobody is left who could want its tokens
+}
+
+// A token that the step under way chooses. Zero stands in its place until the device fills it in.
+void Engine::NoteLateToken(const ScheduledSequence& part, int num_known) {
+  Check(under_way_ != nullptr && part.num_tokens == 1 && part.first_position == num_known,
+        "step: request ", part.request, " is planned from token ", part.first_position, " to ",
+        part.first_position + part.num_tokens, ", and ", num_known, " are known");
+  late_tokens_.push_back({batch_.num_tokens(), row_in_slot_[part.slot]});
+}
+
+// Where the pass reads its token ids, from where the sampler left what it chose.
 void Engine::FillIn(int* token_ids) {
   if (late_tokens_.empty()) return;
   late_tokens_copied_.Synchronize();  // the copy before this one has been made
@@ -396,6 +398,7 @@ void Engine::FillIn(int* token_ids) {
   FillInLateTokens(device_late_tokens_.data(), static_cast<int>(late_tokens_.size()),
                    sampler_->token_ids(), token_ids, stream_.get());
 }
+// end::ahead[]
 
 // tag::token[]
 // tag::take_token[]

@@ -182,6 +182,7 @@ class Engine {
 
   void TakeSlots(const StepRecord& step);
   void BuildBatch(StepState* step);
+  void NoteLateToken(const ScheduledSequence& part, int num_known);
   void FillIn(int* token_ids);
   void TakeToken(Request* request, int row, EngineOutput* output);
   void TakePromptLogprobs(Request* request, const ScheduledSequence& part, int first_row,

@@ -25,9 +25,10 @@ PassContext ForwardPass::context() {
   return {config_, weights_, limits_, batch_, rope_table_, activations_, linear_, stream_};
 }
 
-void ForwardPass::Run(const Batch& batch) {
+void ForwardPass::Run(const Batch& batch, const std::function<void(int*)>& fill_in) {
   batch.Validate(config_.vocab_size, rope_table_.max_positions(), limits_);
   batch_.Upload(batch, stream_);
+  if (fill_in) fill_in(batch_.mutable_token_ids());
   const PassContext pass = context();
   hooks_->BeforePass(stream_);
   bf16* remainder = activations_.Begin(Buffer::kRemainder, batch_.num_tokens, stream_);
