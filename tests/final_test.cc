@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -176,6 +177,7 @@ TEST(Final, AClosedPipeEndsTheRun) {
   const std::string status = testing::TempDir() + "status";
   const std::string into_head = "; echo $? >" + status + ") | head -c 1";
   // Killed by the signal, as any program; or, where it is ignored, with a word on why.
+  std::signal(SIGPIPE, SIG_DFL);
   RunCommand("(" + endless + into_head);
   EXPECT_EQ(ReadTextFile(status), "141\n");
   RunCommand("(trap '' PIPE; " + endless + into_head);
@@ -341,11 +343,26 @@ TEST(Final, SeedsRepeatAndDiffer) {
 }
 
 TEST(Final, AVerySmallTemperatureIsGreedy) {
-  const std::vector<Json> lines = Answers(
-      R"({"prompt": "Name a color."}
-{"prompt": "Name a color.", "temperature": 1e-4, "seed": 5})");
-  EXPECT_EQ(lines.at(0)["text"], lines.at(1)["text"]);
-  EXPECT_FALSE(lines[1]["text"].get<std::string>().empty());
+  std::string requests = R"({"prompt": "Name a color."})";
+  for (const char* temperature : {"1e-4", "1e-30", "1e-45", "1e-60", "-0.0"}) {
+    requests += std::string("\n{\"prompt\": \"Name a color.\", \"seed\": 5, \"temperature\": ") +
+                temperature + "}";
+  }
+  const std::vector<Json> lines = Answers(requests);
+  ASSERT_EQ(lines.size(), 6u);
+  EXPECT_FALSE(lines[0]["text"].get<std::string>().empty());
+  for (const Json& line : lines) EXPECT_EQ(line["token_ids"], lines[0]["token_ids"]) << line;
+}
+
+TEST(Final, ATopKThatLeavesOutNobodyChangesNothing) {
+  std::string requests;
+  for (const char* top_k : {"0", "-1", "4096", "4097", "2147483647"}) {
+    requests += std::string("{\"prompt\": \"Name a color.\", \"seed\": 5, \"temperature\": 2, ") +
+                "\"ignore_eos\": true, \"max_tokens\": 12, \"top_k\": " + top_k + "}\n";
+  }
+  const std::vector<Json> lines = Answers(requests);
+  ASSERT_EQ(lines.size(), 5u);
+  for (const Json& line : lines) EXPECT_EQ(line["token_ids"], lines[0]["token_ids"]) << line;
 }
 
 TEST(Final, BiasAllowedAndBannedTokens) {
