@@ -59,7 +59,7 @@ class AnswerLoop {
 
   void Take(const EngineOutput& output) {
     const auto found = active_.find(output.request);
-    if (found == active_.end()) return;  // its stop string came; the engine was one step ahead
+    if (found == active_.end()) return;  // its stop string came
     Active& active = found->second;
     Answer& answer = active.answer;
     for (const TokenLogprobs& token : output.prompt_logprobs) {

@@ -111,7 +111,7 @@ void AddEngineFlags(CLI::App* app, EngineConfig* config) {
                 "the same tokens whatever else runs, bit for bit; slower on a GPU");
   app->add_flag("--async-scheduling", config->async_scheduling,
                 "queue each step before the tokens of the one before are read: the device waits "
-                "less, the tokens are the same");
+                "less");
   app->add_flag("--enforce-eager",
                 "launch every kernel from the host, without CUDA graphs: so it is in any case");
 }

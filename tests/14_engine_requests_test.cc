@@ -416,6 +416,79 @@ TEST(Engine, OneStepAheadEveryAnswerIsTheSame) {
   }
 }
 
+// Requests come, end and are given up between the steps: each step is shown once, and whoever asks
+// for prompt logprobs makes the engine wait for as long as they are to come.
+TEST(Engine, OneStepAheadEveryStepIsShownOnce) {
+  const Model& model = SmallModel();
+  EngineConfig config = SmallConfig();
+  config.async_scheduling = config.trace = true;
+  Engine engine(model.config, model.weights, config);
+  int64_t steps = 0;
+  double end = 0;
+  int ahead = 0;  // of the steps, those that were queued before the one before had ended
+  Answers answers;
+  const auto run = [&](int most = 1000) {
+    ahead = 0;
+    for (; most > 0 && engine.has_work(); --most) {
+      Collect(engine.Step(), &answers);
+      EXPECT_EQ(engine.last_step().step, steps++);
+      if (engine.last_step().run_end <= end) ++ahead;
+      end = engine.last_step().end;
+    }
+    EXPECT_EQ(engine.stats().steps, steps + (engine.has_work() ? 1 : 0));
+  };
+  const std::vector<int> prompt = {1, 2, 3, 4, 5, 6};
+  for (int again = 0; again < 2; ++again) {
+    const int number = engine.Add(Ask(prompt, 8));
+    run();
+    EXPECT_EQ(answers[number].token_ids.size(), 8u);
+    EXPECT_EQ(steps, 8 * (again + 1));
+    EXPECT_EQ(ahead, 7);
+  }
+  // Given up, and then idle: the step under way is shown, and the next request starts anew.
+  int number = engine.Add(Ask(prompt, 50));
+  run(3);
+  EXPECT_TRUE(engine.has_work());
+  engine.Abort(number);
+  EXPECT_TRUE(engine.has_work());
+  run();
+  EXPECT_FALSE(engine.has_work());
+  EXPECT_EQ(answers[number].token_ids.size(), 3u);
+
+  EngineRequest with_logprobs = Ask(prompt, 8);
+  with_logprobs.prompt_logprobs = 1;
+  number = engine.Add(with_logprobs);
+  run();
+  EXPECT_EQ(answers[number].prompt_logprobs.size(), 5u);
+  EXPECT_EQ(ahead, 6) << "all but the one with the prompt, and the one after it";
+  number = engine.Add(with_logprobs);
+  engine.Abort(number);
+  number = engine.Add(Ask(prompt, 8));
+  run();
+  EXPECT_EQ(answers[number].token_ids.size(), 8u);
+  EXPECT_EQ(ahead, 7);
+}
+
+TEST(Engine, LateTokensComeFromWhereTheyWereChosen) {
+  const int num_tokens = 400, num_late = 300;  // more than a block of threads
+  std::vector<int> token_ids(num_tokens, 7), chosen(num_late + 1), expected;
+  std::iota(chosen.begin(), chosen.end(), 1000);
+  chosen[5] = -1;  // none could be chosen
+  expected = token_ids;
+  std::vector<LateToken> late;
+  for (int i = 0; i < num_late; ++i) {
+    late.push_back({num_tokens - 1 - i, (i * 7) % (num_late + 1)});
+    expected[late[i].place] = std::max(chosen[late[i].row], 0);
+  }
+  DeviceBuffer<int> device_ids(num_tokens), device_chosen(chosen.size());
+  DeviceBuffer<LateToken> device_late(num_late);
+  device_ids.CopyFrom(token_ids);
+  device_chosen.CopyFrom(chosen);
+  device_late.CopyFrom(late);
+  FillInLateTokens(device_late.data(), num_late, device_chosen.data(), device_ids.data(), nullptr);
+  EXPECT_EQ(device_ids.ToHost(), expected);
+}
+
 TEST(Engine, CountsWhatItSaves) {
   const Model& model = SmallModel();
   Engine engine(model.config, model.weights, SmallConfig());
@@ -825,6 +898,12 @@ TEST(Engine, ResolvesWhatIsLeftToIt) {
   EXPECT_EQ(engine.num_blocks(), 2 * 4 * 256 / 16) << "more than could ever be of use";
   EXPECT_EQ(engine.num_blocks(), engine.config().num_gpu_blocks_override);
   EXPECT_EQ(engine.pool_bytes(), size_t{2} * 2 * 2 * 32 * sizeof(bf16) * 16 * engine.num_blocks());
+  // Lesson 12's slots go step by step.
+  EngineConfig slots = SmallConfig();
+  slots.async_scheduling = true;
+  EXPECT_TRUE(Engine(model.config, model.weights, slots).config().async_scheduling);
+  slots.earlier.slot_table = true;
+  EXPECT_FALSE(Engine(model.config, model.weights, slots).config().async_scheduling);
 }
 
 }  // namespace

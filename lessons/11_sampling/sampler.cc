@@ -83,7 +83,7 @@ Sampler::Sampler(const SamplerLimits& limits, cudaStream_t stream)
       logprobs_(limits.max_rows),
       top_ids_(Product(limits.max_rows, kMaxLogprobs)),
       top_logprobs_(Product(limits.max_rows, kMaxLogprobs)),
-      staged_params_(1),
+      staged_params_(limits.max_slots),
       staged_bias_ids_(kMaxLogitBiases),
       staged_bias_values_(kMaxLogitBiases),
       staged_bits_(NumBitWords(limits.vocab_size)),
@@ -92,7 +92,8 @@ Sampler::Sampler(const SamplerLimits& limits, cudaStream_t stream)
       host_token_ids_(limits.max_rows),
       host_logprobs_(limits.max_rows),
       host_top_ids_(Product(limits.max_rows, kMaxLogprobs)),
-      host_top_logprobs_(Product(limits.max_rows, kMaxLogprobs)) {
+      host_top_logprobs_(Product(limits.max_rows, kMaxLogprobs)),
+      params_copied_(limits.max_slots) {
   // Copied back whole, although TopLogprobs writes no more of a row than was asked for.
   Fill(logprobs_, stream);
   Fill(top_ids_, stream);
@@ -125,12 +126,16 @@ void Sampler::SetValidRequest(int slot, const SamplingParams& params,
             " is not in the vocabulary of ", limits_.vocab_size);
     }
   }
-  request_copied_.Synchronize();
-  staged_params_[0] = ForDevice(params);
-  CopyToDevice(params_.data() + slot, staged_params_.data(), 1, stream_);
-  UploadLists(slot, params);
-  if (params.has_penalties()) UploadHistory(slot, prompt_token_ids, generated_token_ids);
-  request_copied_.Record(stream_);
+  params_copied_[slot].Synchronize();
+  staged_params_[slot] = ForDevice(params);
+  CopyToDevice(params_.data() + slot, staged_params_.data() + slot, 1, stream_);
+  params_copied_[slot].Record(stream_);
+  if (!params.logit_bias.empty() || params.has_bans() || params.has_penalties()) {
+    lists_copied_.Synchronize();
+    UploadLists(slot, params);
+    if (params.has_penalties()) UploadHistory(slot, prompt_token_ids, generated_token_ids);
+    lists_copied_.Record(stream_);
+  }
 
   HostSlot& host = host_slots_[slot];
   host.in_use = true;

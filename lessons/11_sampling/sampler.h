@@ -7,7 +7,8 @@
 //   sampler.Wait();
 //   int token = sampler.token_id(0);                           // of the first row
 //
-// All memory is taken in the constructor, and nothing after it waits for the device but Wait.
+// All memory is taken in the constructor. What waits for the device is Wait; and SetRequest, for a
+// request with lists or penalties, until those of the last such request have been copied.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -110,7 +111,7 @@ class Sampler {
   DeviceBuffer<float> top_logprobs_;    // (max_rows, kMaxLogprobs)
 
   // What is copied from and to: a copy that is under way must find it unchanged.
-  PinnedBuffer<SlotParams> staged_params_;
+  PinnedBuffer<SlotParams> staged_params_;  // (max_slots)
   PinnedBuffer<int> staged_bias_ids_;
   PinnedBuffer<float> staged_bias_values_;
   PinnedBuffer<uint32_t> staged_bits_;
@@ -120,7 +121,8 @@ class Sampler {
   PinnedBuffer<float> host_logprobs_;
   PinnedBuffer<int> host_top_ids_;
   PinnedBuffer<float> host_top_logprobs_;
-  Event request_copied_;
+  std::vector<Event> params_copied_;  // (max_slots)
+  Event lists_copied_;
   Event rows_copied_;
   Event sampled_;
 };

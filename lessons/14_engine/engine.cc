@@ -210,7 +210,7 @@ int Engine::Add(const EngineRequest& request) {
   Request& added = requests_[number];
   added.request = request;
   added.generated.reserve(scheduler_->length_limit(number) - request.prompt_token_ids.size());
-  if (request.prompt_logprobs >= 0) ++num_prompt_logprobs_;
+  if (added.lacks_prompt_logprobs()) ++num_prompt_logprobs_;
   return number;
 }
 
@@ -228,7 +228,7 @@ void Engine::Abort(int number) {
 const std::vector<EngineOutput>& Engine::Step() {
   outputs_.clear();
   // Prompt logprobs are made of what a pass leaves behind, before the next one overwrites it.
-  if (config_.async_scheduling && num_prompt_logprobs_ == 0) {
+  if (config_.async_scheduling && num_prompt_logprobs_ == 0 && scheduler_->has_work()) {
     StepAhead();
   } else if (under_way_ != nullptr) {
     Postprocess(std::exchange(under_way_, nullptr));
@@ -365,17 +365,22 @@ void Engine::BuildBatch(StepState* step) {
 // While the host reads what the last step chose, the device runs the next one's pass.
 void Engine::StepAhead() {
   if (under_way_ == nullptr) {
-    under_way_ = &steps_[0];
-    Schedule(under_way_);
-    Run(under_way_);
-    ChooseTokens(*under_way_);
+    StepState* first = &steps_[0];
+    Schedule(first);
+    Run(first);
+    ChooseTokens(*first);
+    under_way_ = first;
   }
   StepState* next = under_way_ == &steps_[0] ? &steps_[1] : &steps_[0];
   Schedule(next);
   Run(next);  // where it needs a token of the step under way, the device has it
   Postprocess(under_way_);
   ChooseTokens(*next);
-  under_way_ = has_work() ? next : nullptr;  // nobody is left who could want its tokens
+  under_way_ = next;
+  if (next->record.sequences.empty() && !scheduler_->has_work()) {  // that was no step
+    under_way_ = nullptr;
+    --stats_.steps;
+  }
 }
 
 // A token that the step under way chooses. Zero stands in its place until the device fills it in.
@@ -437,7 +442,7 @@ void Engine::Finish(Request* request, EngineOutput* output, FinishReason reason)
 
 void Engine::Forget(const Request* request, int number) {
   if (request->slot >= 0) slots_[request->slot] = nullptr;
-  if (request->request.prompt_logprobs >= 0) --num_prompt_logprobs_;
+  if (request->lacks_prompt_logprobs()) --num_prompt_logprobs_;
   scheduler_->Finish(number);
   requests_.erase(number);
 }
@@ -487,7 +492,9 @@ void Engine::TakePromptLogprobs(Request* request, const ScheduledSequence& part,
       output->prompt_logprobs.push_back(std::move(logprobs));
     }
   }
+  const bool lacked = request->lacks_prompt_logprobs();
   request->prompt_logprobs_done = std::max(request->prompt_logprobs_done, end);
+  if (lacked && !request->lacks_prompt_logprobs()) --num_prompt_logprobs_;
 }
 // end::prompt_logprobs[]
 

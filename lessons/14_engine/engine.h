@@ -12,8 +12,8 @@
 //
 // A step is three words: schedule (lesson 14's Scheduler), run (lesson 09's pass over lesson 13's
 // pages, lesson 11's sampler), postprocess. The host waits for the device once a step, for the ids
-// that were chosen; with async_scheduling only when the device has its next pass to run meanwhile.
-// All memory is taken in the constructor; a step takes none.
+// that were chosen; with async_scheduling, where it can, only when the device has its next pass to
+// run meanwhile. All memory is taken in the constructor; a step takes none.
 #pragma once
 
 #include <chrono>
@@ -59,7 +59,9 @@ struct EngineConfig {
   // in the cache. Costs speed on a GPU; the simulator computes like this in any case.
   bool batch_invariant = false;
   // Plan and queue each step before the tokens of the one before are read, so that the device need
-  // not wait for the host. The tokens are the same.
+  // not wait for the host. A request that ends by a token keeps its slot and its blocks for a step
+  // longer. The tokens are the same, as far as company does not matter. Not while a request whose
+  // prompt logprobs are still to come waits or runs.
   bool async_scheduling = false;
   bool trace = false;      // measure the times of each step
   EarlierLessons earlier;  // not vLLM's
@@ -95,7 +97,8 @@ struct StepRecord {
   std::vector<int> cached_tokens;  // what was found of each in the prefix cache
   std::vector<int> preempted;
   std::vector<int> finished;
-  // After the step.
+  // After the step. With async_scheduling the next one has been planned by then: of these numbers
+  // it is part, and `sequences` may hold a request that had ended, but was not known to have.
   int num_waiting = 0;
   int num_running = 0;
   int num_free_blocks = 0;
@@ -138,7 +141,7 @@ class Engine {
   // has finished. Throws Error for a number that Add never returned.
   void Abort(int request);
 
-  bool has_work() const { return scheduler_->has_work(); }
+  bool has_work() const { return scheduler_->has_work() || under_way_ != nullptr; }
 
   const StepRecord& last_step() const { return record_; }
   const EngineStats& stats() const { return stats_; }
@@ -162,6 +165,11 @@ class Engine {
     int slot = -1;                 // -1: it waits
     bool seen = false;             // it was admitted before
     int prompt_logprobs_done = 0;  // of prompt tokens 1, 2, ..., those that were reported
+
+    bool lacks_prompt_logprobs() const {
+      return request.prompt_logprobs >= 0 &&
+             prompt_logprobs_done + 1 < static_cast<int>(request.prompt_token_ids.size());
+    }
   };
 
   void Validate(const EngineRequest& request) const;
@@ -210,7 +218,7 @@ class Engine {
   EngineStats stats_;
   StepState steps_[2];
   StepState* under_way_ = nullptr;  // with async_scheduling: the step that has begun and not ended
-  int num_prompt_logprobs_ = 0;     // of requests_, those that ask for them
+  int num_prompt_logprobs_ = 0;     // of requests_, those that lack some
 
   // Of the step that is being queued. Their memory is used again.
   Batch batch_;
