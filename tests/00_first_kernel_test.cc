@@ -163,6 +163,10 @@ testing::AssertionResult CheckSummed(const std::vector<float>& input) {
             "the second block's sum is made of memory that nobody wrote: each block has a "
             "`partial` of its own, where this thread's place is threadIdx.x",
             second_lost)
+        .Mistake(
+            "every block took the elements of block 0: the number of an element is made of the "
+            "thread's number and of the block's",
+            std::vector<float>(blocks, expected.front()))
         .Mistake("every block wrote its sum to the first place; it belongs to number blockIdx.x",
                  first_only)
         .Mistake("every block wrote its sum to the first place; it belongs to number blockIdx.x",

@@ -297,7 +297,10 @@ testing::AssertionResult CheckCall() {
           "output",
           gaps)
       .Mistake("the old output was added to the product: beta is 1, it must be 0", added)
-      .Mistake("alpha is 0, it must be 1", std::vector<double>(kTokens * kOut, 0))
+      .Mistake(
+          "cuBLAS read 0 for alpha: it must be a `float` that is 1 (the first four bytes of a "
+          "`double` that is 1 are 0)",
+          std::vector<double>(kTokens * kOut, 0))
       .Mistake("the output was written as another type than it has: kCudaType<Out> is its type",
                sizeof(Out) == sizeof(float) ? ReadAs<bf16, Out>(kProduct, old)
                                             : ReadAs<float, Out>(kProduct, old));
