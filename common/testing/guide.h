@@ -23,8 +23,8 @@
 // and blocks: a result that hangs on the order lacks a barrier, and fails even where the first was
 // right.
 //
-// The first guided check that fails is the last that runs, for those that follow would mostly repeat
-// it at length. With $TINYVLLM_ALL_CHECKS set, all run, as the board wants it.
+// The first guided check that fails is the last that runs, for those that follow would mostly
+// repeat it at length. With $TINYVLLM_ALL_CHECKS set, all run, as the board wants it.
 #pragma once
 
 #include <gtest/gtest.h>
